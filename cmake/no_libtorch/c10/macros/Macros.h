@@ -1,0 +1,1 @@
+#error "this component is pure C++: it must not include a libtorch header"

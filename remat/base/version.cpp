@@ -1,0 +1,7 @@
+#include "remat/base/version.h"
+
+namespace remat {
+
+const char* version() { return REMAT_VERSION; }
+
+}  // namespace remat

@@ -1,0 +1,8 @@
+// Everything public of remat's runtime.
+#pragma once
+
+#include "remat/base/error.h"
+#include "remat/base/version.h"
+#include "remat/runtime/checkpoint.h"
+#include "remat/runtime/dropout.h"
+#include "remat/runtime/recompute_context.h"

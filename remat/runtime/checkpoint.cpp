@@ -1,0 +1,88 @@
+#include "remat/runtime/checkpoint.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
+#include "remat/runtime/context_guard.h"
+#include "remat/runtime/engine.h"
+#include "remat/runtime/hook_stack.h"
+#include "remat/runtime/region.h"
+
+namespace remat {
+
+CheckpointOptions& CheckpointOptions::preserve_rng_state(bool on) {
+  preserve_rng_state_ = on;
+  return *this;
+}
+
+CheckpointOptions& CheckpointOptions::determinism_check(
+    DeterminismCheck check) {
+  determinism_check_ = check;
+  return *this;
+}
+
+CheckpointOptions& CheckpointOptions::early_stop(bool on) {
+  early_stop_ = on;
+  return *this;
+}
+
+CheckpointOptions& CheckpointOptions::seed(uint64_t seed) {
+  seed_ = seed;
+  return *this;
+}
+
+CheckpointOptions& CheckpointOptions::name(std::string name) {
+  name_ = std::move(name);
+  return *this;
+}
+
+namespace detail {
+namespace {
+
+// The seed of the region's SeedScope, if it opens one. Without generators to
+// replay, remat's own layers still need to be.
+std::optional<uint64_t> region_seed(const CheckpointOptions& options) {
+  if (options.seed_.has_value() || options.preserve_rng_state_ ||
+      recompute_context().seed.has_value()) {
+    return options.seed_;
+  }
+  return next_layer_seed();
+}
+
+}  // namespace
+
+bool regions_are_needed() {
+  return c10::GradMode::is_enabled() && !c10::InferenceMode::is_enabled();
+}
+
+struct RegionScope::State {
+  // In this order: the region takes the context as its function will see it,
+  // and saves its inputs before its own hooks stand.
+  State(const CheckpointOptions& options,
+        std::shared_ptr<RegionFunction> function,
+        const std::vector<at::Tensor>& inputs) {
+    if (const auto seed = region_seed(options)) {
+      seed_scope.emplace(*seed);
+    }
+    region = std::make_shared<Region>(options, std::move(function), inputs);
+    hooks.emplace(slot_handler(region));
+  }
+  ~State() { region->forward_ended(); }
+
+  std::optional<SeedScope> seed_scope;
+  DepthGuard depth;
+  std::shared_ptr<Region> region;
+  std::optional<HookScope> hooks;
+};
+
+RegionScope::RegionScope(const CheckpointOptions& options,
+                         std::shared_ptr<RegionFunction> function,
+                         const std::vector<at::Tensor>& inputs) {
+  install_engine();
+  state_ = std::make_unique<State>(options, std::move(function), inputs);
+}
+
+RegionScope::~RegionScope() = default;
+
+}  // namespace detail
+}  // namespace remat

@@ -1,0 +1,178 @@
+// Activation checkpointing for any libtorch model: the inner values of a region
+// are dropped after forward and computed again in backward.
+//
+//   auto y = remat::checkpoint(
+//       [&](const at::Tensor& x) { return block->forward(x, mask); }, x);
+//
+// Chen, Xu, Zhang, Guestrin: Training Deep Nets with Sublinear Memory Cost
+// (2016). Built on saved-tensor hooks: no inner backward, so grad() with given
+// inputs, double backward, retain_graph and several losses work as without.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "remat/runtime/recompute_context.h"
+#include "remat/runtime/visit_tensors.h"
+
+namespace remat {
+
+// How the values of the recomputation are compared with those of the forward.
+enum class DeterminismCheck {
+  kNone,      // only their count
+  kMetadata,  // count, shape, dtype and device of each
+};
+
+// The recomputation of a region did not repeat its forward: another number of
+// saved tensors, or tensors of another shape, dtype or device. The text lists
+// every difference with its position.
+class CheckpointError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct CheckpointOptions {
+  // Replay ATen's random generators (of the CPU and of every device that holds
+  // an input) in the recomputation, and put them back after it. Costs a copy
+  // of 5 KB a region on the CPU. Off: torch::dropout and the like draw anew,
+  // and gradients are wrong where the region calls them; remat::Dropout is
+  // still replayed. Default true.
+  CheckpointOptions& preserve_rng_state(bool on);
+
+  // Default kMetadata.
+  CheckpointOptions& determinism_check(DeterminismCheck check);
+
+  // Stop the recomputation as soon as the last value that backward can ask for
+  // is there. Side effects after that point do not happen again. Default true.
+  CheckpointOptions& early_stop(bool on);
+
+  // Opens a SeedScope of this seed around the region. Default: none, so that
+  // masks are the ones that the plain run would draw.
+  CheckpointOptions& seed(uint64_t seed);
+
+  // Stands in errors: "layer 3". Default empty.
+  CheckpointOptions& name(std::string name);
+
+  bool preserve_rng_state_ = true;
+  DeterminismCheck determinism_check_ = DeterminismCheck::kMetadata;
+  bool early_stop_ = true;
+  std::optional<uint64_t> seed_;
+  std::string name_;
+};
+
+namespace detail {
+
+// A region's function and its arguments, without their tensors.
+class RegionFunction {
+ public:
+  virtual ~RegionFunction() = default;
+  // Runs fn once more on these tensors and drops what it returns.
+  virtual void recompute(std::vector<at::Tensor> tensors) = 0;
+};
+
+// False with gradients off or in inference mode: then nothing is saved.
+bool regions_are_needed();
+
+// While it lives, what autograd saves in this thread belongs to the region.
+class RegionScope {
+ public:
+  RegionScope(const CheckpointOptions& options,
+              std::shared_ptr<RegionFunction> function,
+              const std::vector<at::Tensor>& inputs);
+  ~RegionScope();
+  RegionScope(const RegionScope&) = delete;
+  RegionScope& operator=(const RegionScope&) = delete;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+template <class Fn, class... Inputs>
+class RegionCall final : public RegionFunction {
+ public:
+  template <class F, class... I>
+  explicit RegionCall(F&& fn, I&&... inputs)
+      : fn_(std::forward<F>(fn)), inputs_(std::forward<I>(inputs)...) {}
+
+  // Moves the tensors out of the arguments: from here on only the region's
+  // saved inputs hold them.
+  std::vector<at::Tensor> take_tensors() {
+    std::vector<at::Tensor> tensors;
+    for_each_tensor(inputs_, [&](at::Tensor& tensor) {
+      tensors.push_back(std::move(tensor));
+      tensor = at::Tensor();
+    });
+    return tensors;
+  }
+
+  Fn& fn() { return fn_; }
+
+  void recompute(std::vector<at::Tensor> tensors) override {
+    // A copy, so that a second backward finds the arguments as they were.
+    std::tuple<Inputs...> inputs = inputs_;
+    auto next = tensors.begin();
+    for_each_tensor(inputs,
+                    [&](at::Tensor& tensor) { tensor = std::move(*next++); });
+    tensors.clear();
+    static_cast<void>(std::apply(fn_, inputs));
+  }
+
+ private:
+  Fn fn_;
+  std::tuple<Inputs...> inputs_;
+};
+
+}  // namespace detail
+
+// Runs fn(inputs...) and returns what it returns. What autograd would save in
+// it is dropped; the first backward that needs one of these values runs fn
+// again, with the same random numbers and autocast state.
+//
+// fn: callable; copied or moved into the region and kept until the graph dies,
+// so what it captures by reference must live as long. It must compute the same
+// again and must not change its inputs. inputs: tensors, std::tuple, pair,
+// vector, array, optional or map of them, structs that have visit_tensors (see
+// visit_tensors.h), and any copyable values besides. Outputs: anything.
+// Tensors that fn captures work too, and get gradients; an input is kept alive,
+// and a change of it in place before backward is an error, as in autograd.
+//
+// Regions nest to any depth. With gradients off it is a plain call. Exceptions
+// of fn pass through unchanged, in forward and in backward. Thread-safe in the
+// sense that autograd is. Throws CheckpointError in backward.
+template <class Fn, class... Inputs>
+auto checkpoint(const CheckpointOptions& options, Fn&& fn, Inputs&&... inputs)
+    -> std::invoke_result_t<std::decay_t<Fn>&, std::decay_t<Inputs>&...> {
+  if (!detail::regions_are_needed()) {
+    std::tuple<std::decay_t<Inputs>...> arguments(
+        std::forward<Inputs>(inputs)...);
+    return std::apply(fn, arguments);
+  }
+  std::tuple<std::decay_t<Inputs>...> arguments(inputs...);
+  auto call = std::make_shared<
+      detail::RegionCall<std::decay_t<Fn>, std::decay_t<Inputs>...>>(
+      std::forward<Fn>(fn), std::forward<Inputs>(inputs)...);
+  detail::RegionScope scope(options, call, call->take_tensors());
+  return std::apply(call->fn(), arguments);
+}
+
+template <class Fn, class... Inputs,
+          class = std::enable_if_t<
+              !std::is_same_v<std::decay_t<Fn>, CheckpointOptions>>>
+auto checkpoint(Fn&& fn, Inputs&&... inputs)
+    -> std::invoke_result_t<std::decay_t<Fn>&, std::decay_t<Inputs>&...> {
+  return checkpoint(CheckpointOptions(), std::forward<Fn>(fn),
+                    std::forward<Inputs>(inputs)...);
+}
+
+}  // namespace remat

@@ -1,0 +1,60 @@
+#include "remat/runtime/random_state.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace remat::detail {
+namespace {
+
+std::vector<at::Generator> default_generators(
+    const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Generator> generators{at::detail::getDefaultCPUGenerator()};
+  std::vector<at::Device> devices;
+  for (const at::Tensor& tensor : tensors) {
+    // Meta tensors have no values, so nothing random either.
+    if (!tensor.defined() || tensor.is_cpu() || tensor.is_meta()) {
+      continue;
+    }
+    if (std::find(devices.begin(), devices.end(), tensor.device()) ==
+        devices.end()) {
+      devices.push_back(tensor.device());
+      generators.push_back(
+          at::globalContext().defaultGenerator(tensor.device()));
+    }
+  }
+  return generators;
+}
+
+}  // namespace
+
+RandomState::RandomState(std::vector<at::Generator> generators) {
+  for (at::Generator& generator : generators) {
+    const std::lock_guard lock(generator.mutex());
+    at::Tensor state = generator.get_state();
+    states_.emplace_back(std::move(generator), std::move(state));
+  }
+}
+
+RandomState::RandomState(const std::vector<at::Tensor>& tensors)
+    : RandomState(default_generators(tensors)) {}
+
+void RandomState::restore() const {
+  for (const auto& [generator, state] : states_) {
+    at::Generator handle = generator;
+    const std::lock_guard lock(handle.mutex());
+    handle.set_state(state);
+  }
+}
+
+RandomState RandomState::now() const {
+  std::vector<at::Generator> generators;
+  for (const auto& [generator, state] : states_) {
+    generators.push_back(generator);
+  }
+  return RandomState(std::move(generators));
+}
+
+}  // namespace remat::detail

@@ -1,0 +1,29 @@
+// The state of ATen's random generators, to be replayed.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+namespace remat::detail {
+
+// Taken from the default generators of the CPU and of the tensors' devices.
+class RandomState {
+ public:
+  explicit RandomState(const std::vector<at::Tensor>& tensors);
+
+  // Sets the generators to the state taken.
+  void restore() const;
+
+  // The present state of the same generators.
+  RandomState now() const;
+
+ private:
+  explicit RandomState(std::vector<at::Generator> generators);
+
+  std::vector<std::pair<at::Generator, at::Tensor>> states_;
+};
+
+}  // namespace remat::detail

@@ -1,0 +1,200 @@
+#include "remat/runtime/region.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "remat/base/error.h"
+#include "remat/runtime/recomputation.h"
+
+namespace remat::detail {
+namespace {
+
+std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> weak_storage(
+    const at::Tensor& tensor) {
+  if (!tensor.has_storage()) {
+    return std::nullopt;
+  }
+  return tensor.storage().getWeakStorageImpl();
+}
+
+// A saved tensor of the forward: not the tensor, but the number of its slot.
+class SlotHooks final : public torch::autograd::SavedVariableHooks {
+ public:
+  explicit SlotHooks(std::shared_ptr<Region> region)
+      : region_(std::move(region)) {}
+
+  ~SlotHooks() override {
+    if (slot_.has_value()) {
+      region_->release(*slot_);
+    }
+  }
+
+  void call_pack_hook(const at::Tensor& tensor) override {
+    slot_ = region_->add_slot(tensor);
+  }
+
+  at::Tensor call_unpack_hook() override { return region_->unpack(*slot_); }
+
+ private:
+  std::shared_ptr<Region> region_;
+  std::optional<size_t> slot_;
+};
+
+class SlotHandler final : public SavedTensorHandler {
+ public:
+  explicit SlotHandler(std::shared_ptr<Region> region)
+      : region_(std::move(region)) {}
+
+  std::unique_ptr<torch::autograd::SavedVariableHooks> make_hooks() override {
+    return std::make_unique<SlotHooks>(region_);
+  }
+
+ private:
+  std::shared_ptr<Region> region_;
+};
+
+}  // namespace
+
+std::shared_ptr<SavedTensorHandler> slot_handler(
+    std::shared_ptr<Region> region) {
+  return std::make_shared<SlotHandler>(std::move(region));
+}
+
+Region::Region(const CheckpointOptions& options,
+               std::shared_ptr<RegionFunction> function,
+               const std::vector<at::Tensor>& inputs)
+    : options_(options),
+      function_(std::move(function)),
+      context_(recompute_context()) {
+  inputs_.reserve(inputs.size());
+  for (const at::Tensor& input : inputs) {
+    if (input.defined() && input.is_leaf() && input.requires_grad()) {
+      leaf_accumulators_.push_back(
+          torch::autograd::impl::grad_accumulator(input));
+    }
+    inputs_.emplace_back(input, /*is_output=*/false);
+  }
+  if (options_.preserve_rng_state_) {
+    random_state_.emplace(inputs);
+  }
+}
+
+size_t Region::add_slot(const at::Tensor& tensor) {
+  const std::lock_guard lock(mutex_);
+  slots_.push_back({.alive = true,
+                    .dtype = tensor.scalar_type(),
+                    .device = tensor.device(),
+                    .sizes = tensor.sizes().vec(),
+                    .storage = weak_storage(tensor),
+                    .version = tensor.is_inference()
+                                   ? 0
+                                   : static_cast<int64_t>(tensor._version())});
+  return slots_.size() - 1;
+}
+
+at::Tensor Region::unpack(size_t slot) {
+  const std::lock_guard lock(mutex_);
+  BackwardPass* const backward = current_backward_pass();
+  if (backward == nullptr) {
+    // Somebody looks into the graph; nothing tells how long to keep the rest.
+    Values values;
+    recompute(values);
+    return hand_out(values.at(slot), slot);
+  }
+  const auto [entry, is_new] = values_by_backward_.try_emplace(backward->id());
+  Values& values = entry->second;
+  if (is_new) {
+    backward->add_listener(shared_from_this());
+  }
+  if (slot < values.size()) {
+    if (const at::Tensor value = hand_out(values[slot], slot);
+        value.defined()) {
+      return value;
+    }
+  }
+  try {
+    recompute(values);
+  } catch (...) {
+    // So that another backward, after what was wrong is mended, starts anew.
+    values.clear();
+    throw;
+  }
+  return hand_out(values.at(slot), slot);
+}
+
+void Region::recompute(Values& values) {
+  std::vector<at::Tensor> inputs;
+  inputs.reserve(inputs_.size());
+  for (const auto& input : inputs_) {
+    inputs.push_back(input.unpack());
+  }
+  const auto recomputation = std::make_shared<Recomputation>(*this, values);
+  recomputation->run(std::move(inputs));
+}
+
+at::Tensor Region::hand_out(Value& value, size_t slot) const {
+  if (value.tensor.defined()) {
+    if (!value.tensor.is_inference() &&
+        static_cast<int64_t>(value.tensor._version()) != value.version) {
+      throw CheckpointError(remat::str(
+          "[checkpoint] ", title(), ": tensor ", slot, ", ",
+          c10::toString(value.tensor.scalar_type()), value.tensor.sizes(),
+          ", was changed in place after autograd saved it: version ",
+          value.version, " then, ", value.tensor._version(),
+          " now. Change a copy instead."));
+    }
+    at::Tensor tensor = std::exchange(value.tensor, at::Tensor());
+    value.storage = weak_storage(tensor);
+    if (value.storage.has_value()) {
+      value.sizes = tensor.sizes().vec();
+      value.strides = tensor.strides().vec();
+      value.offset = tensor.storage_offset();
+      value.options = tensor.options();
+    }
+    return tensor;
+  }
+  if (!value.storage.has_value()) {
+    return {};
+  }
+  // A function that unpacks twice still holds the first: no second run.
+  auto storage = value.storage->lock();
+  if (!storage) {
+    return {};
+  }
+  at::Tensor again = at::empty({0}, value.options);
+  again.set_(c10::Storage(std::move(storage)), value.offset, value.sizes,
+             value.strides);
+  return again;
+}
+
+void Region::release(size_t slot) {
+  // Freed after the lock is: what a tensor's end sets off is not ours to know.
+  std::vector<Value> freed;
+  const std::lock_guard lock(mutex_);
+  slots_[slot].alive = false;
+  slots_[slot].storage.reset();
+  for (auto& [id, values] : values_by_backward_) {
+    if (slot < values.size()) {
+      freed.push_back(std::exchange(values[slot], {}));
+    }
+  }
+}
+
+void Region::backward_ended(uint64_t backward_id) {
+  Values freed;
+  const std::lock_guard lock(mutex_);
+  const auto entry = values_by_backward_.find(backward_id);
+  if (entry != values_by_backward_.end()) {
+    freed = std::move(entry->second);
+    values_by_backward_.erase(entry);
+  }
+}
+
+std::string Region::title() const {
+  return options_.name_.empty()
+             ? "a region"
+             : remat::str("the region \"", options_.name_, "\"");
+}
+
+}  // namespace remat::detail

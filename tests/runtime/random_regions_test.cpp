@@ -1,0 +1,144 @@
+// Random programs of nested regions: gradients equal those of the plain run,
+// and the number of recomputations is what nesting says.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "remat/base/philox.h"
+#include "remat/runtime/checkpoint.h"
+#include "remat/runtime/dropout.h"
+
+namespace remat {
+namespace {
+
+// A tree: a leaf is one operation, an inner node runs its children in a row,
+// as one region or plainly.
+struct Program {
+  int operation = 0;
+  bool region = false;
+  std::vector<Program> children;
+};
+
+Program draw_program(int depth) {
+  Program program;
+  program.operation = *rc::gen::inRange(0, 8);
+  if (depth > 0) {
+    program.region = *rc::gen::arbitrary<bool>();
+    const int children = *rc::gen::inRange(0, 4);
+    for (int i = 0; i < children; ++i) {
+      program.children.push_back(draw_program(depth - 1));
+    }
+  }
+  return program;
+}
+
+struct Runner {
+  at::Tensor weight;
+  bool use_regions;
+  int64_t operations = 0;
+  int64_t recomputed_operations = 0;
+
+  at::Tensor operation(int which, const at::Tensor& x) {
+    ++operations;
+    recomputed_operations += is_recomputing() ? 1 : 0;
+    switch (which) {
+      case 0:
+        return at::mm(x, weight).tanh();
+      case 1:
+        return x.sin() + x;
+      case 2:
+        return Dropout(0.3)(x).exp().clamp_max(2.0);
+      case 3:
+        return at::dropout(x, 0.5, true) + x.cos();
+      case 4:
+        return x.t().contiguous().t().sigmoid();
+      case 5: {
+        // Views and a change in place of a value that nobody saved.
+        at::Tensor y = x * 1.5;
+        y.narrow(0, 0, 1).add_(x.narrow(0, 1, 1));
+        return y.sin();
+      }
+      case 6:
+        return at::softmax(x, 1) * x.detach();
+      default:
+        return at::layer_norm(x, {x.size(1)}) * weight.select(0, 0);
+    }
+  }
+
+  at::Tensor run(const Program& program, const at::Tensor& x) {
+    if (program.children.empty()) {
+      return operation(program.operation, x);
+    }
+    const auto body = [this, &program](const at::Tensor& input) {
+      at::Tensor y = input;
+      for (const Program& child : program.children) {
+        y = run(child, y);
+      }
+      return y;
+    };
+    return use_regions && program.region ? checkpoint(body, x) : body(x);
+  }
+};
+
+RC_GTEST_PROP(RandomRegions, GradientsEqualThePlainRunToTheBit, ()) {
+  const Program program = draw_program(4);
+  const int backwards = *rc::gen::inRange(1, 3);
+  const auto seed = *rc::gen::inRange<uint64_t>(0, 1 << 20);
+  at::manual_seed(seed);
+  const at::Tensor x = at::randn({3, 4}, at::kDouble).requires_grad_();
+  const at::Tensor weight = at::randn({4, 4}, at::kDouble).requires_grad_();
+  std::vector<std::vector<at::Tensor>> results;
+  for (const bool use_regions : {false, true}) {
+    at::manual_seed(seed + 1);
+    Runner runner{weight, use_regions};
+    const at::Tensor out = runner.run(program, x);
+    results.push_back({out});
+    const int64_t forward_operations = runner.operations;
+    for (int i = 0; i < backwards; ++i) {
+      const auto gradients =
+          torch::autograd::grad({out.sum(), out.pow(2).sum()}, {x, weight}, {},
+                                true, false, /*allow_unused=*/true);
+      for (const at::Tensor& gradient : gradients) {
+        results.back().push_back(gradient.defined() ? gradient
+                                                    : at::zeros({1}));
+      }
+    }
+    results.back().push_back(at::rand({4}));
+    RC_ASSERT(use_regions || runner.operations == forward_operations);
+    RC_ASSERT(runner.recomputed_operations ==
+              runner.operations - forward_operations);
+  }
+  for (size_t i = 0; i < results[0].size(); ++i) {
+    RC_ASSERT(at::equal(results[0][i], results[1][i]));
+  }
+}
+
+// A nest of `depth` regions of one operation each: region k is run again for
+// its own backward and for that of every region around it.
+RC_GTEST_PROP(RandomRegions, NestsRecomputeEachLevelOnceALevel, ()) {
+  const int depth = *rc::gen::inRange(1, 7);
+  const at::Tensor x = at::ones({2}, at::kDouble).requires_grad_();
+  std::vector<int> runs(static_cast<size_t>(depth), 0);
+  const std::function<at::Tensor(const at::Tensor&, int)> nest =
+      [&](const at::Tensor& t, int level) -> at::Tensor {
+    if (level == depth) {
+      return t;
+    }
+    return checkpoint(
+        [&nest, &runs](const at::Tensor& u, int here) {
+          ++runs[static_cast<size_t>(here)];
+          return nest(u.sin(), here + 1).exp();
+        },
+        t, level);
+  };
+  torch::autograd::grad({nest(x, 0).sum()}, {x});
+  for (int level = 0; level < depth; ++level) {
+    RC_ASSERT(runs[static_cast<size_t>(level)] <= level + 2);
+    RC_ASSERT(runs[static_cast<size_t>(level)] >= 2);
+  }
+}
+
+}  // namespace
+}  // namespace remat

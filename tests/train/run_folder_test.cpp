@@ -1,0 +1,76 @@
+#include "remat/train/run_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "remat/base/error.h"
+#include "remat/base/file.h"
+
+namespace remat::train {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+std::string refusal(const fs::path& directory, bool overwrite) {
+  try {
+    check_run_folder(directory, overwrite);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+class RunFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  const fs::path root_ = fs::path(::testing::TempDir()) / "remat_run_folder";
+};
+
+TEST_F(RunFolder, NewAndEmptyDirectoriesAreFineAndStayAsTheyAre) {
+  EXPECT_EQ(refusal(root_, false), "accepted");
+  EXPECT_EQ(refusal(root_ / "a" / "b", false), "accepted");
+  EXPECT_FALSE(fs::exists(root_ / "a"));
+}
+
+TEST_F(RunFolder, AnotherRunIsRefusedUnlessToBeReplaced) {
+  write_file(root_ / "metrics.jsonl", "{}\n");
+  EXPECT_THAT(refusal(root_, false),
+              HasSubstr("holds another run (metrics.jsonl is there)"));
+  EXPECT_EQ(refusal(root_, true), "accepted");
+}
+
+TEST_F(RunFolder, AFileIsNoDirectory) {
+  write_file(root_ / "file", "x");
+  EXPECT_THAT(refusal(root_ / "file", true), HasSubstr("is a file"));
+  EXPECT_THAT(refusal(root_ / "file" / "below", true),
+              HasSubstr("cannot be written"));
+}
+
+TEST_F(RunFolder, LineFileEmptiesAndGrowsByLines) {
+  const fs::path path = root_ / "metrics.jsonl";
+  write_file(path, "old\n");
+  LineFile file(path);
+  file.append("{\"step\":1}");
+  file.append("{\"step\":2}");
+  EXPECT_EQ(read_file(path), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_F(RunFolder, LineFileNamesThePathThatFails) {
+  try {
+    LineFile file(root_ / "missing" / "metrics.jsonl");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("missing/metrics.jsonl"));
+  }
+  LineFile full("/dev/full");
+  EXPECT_THROW(full.append("{}"), Error);
+}
+
+}  // namespace
+}  // namespace remat::train

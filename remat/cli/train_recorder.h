@@ -1,0 +1,44 @@
+// What `remat train` shows and writes while it trains.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "remat/cli/train_setup.h"
+#include "remat/train/model_folder.h"
+#include "remat/train/progress.h"
+#include "remat/train/run_folder.h"
+#include "remat/train/trainer.h"
+
+namespace remat::cli {
+
+// From its construction on, SIGINT and SIGTERM ask for a stop after the step;
+// the second one ends the process at once.
+class TrainRecorder final : public train::TrainObserver {
+ public:
+  // Creates the directory with run.toml and an empty metrics.jsonl. A model
+  // that another run left there stays until the first of this run is saved.
+  // Throws Error naming what cannot be written.
+  TrainRecorder(const TrainRequest& request, const TrainJob& job,
+                const std::string& run_toml);
+
+  void on_step(const train::StepReport& report) override;
+  void on_evaluation(const train::EvaluationReport& report) override;
+  bool stop_requested() override;
+
+  // Saves the model of a run that kept none: without a validation set, or
+  // interrupted. An interrupted run that has a best model already leaves its
+  // last one in the folder "interrupted".
+  void finish(const train::TrainResult& result);
+
+ private:
+  const nn::BigBirdClassifier& model_;
+  const data::Tokenizer& tokenizer_;
+  std::filesystem::path directory_;
+  std::string run_toml_;
+  train::Progress progress_;
+  train::LineFile metrics_;
+  train::ModelFolderWriter writer_;
+};
+
+}  // namespace remat::cli

@@ -8,7 +8,7 @@ target_link_libraries(remat_sentencepiece PRIVATE PkgConfig::SentencePiece)
 set_target_properties(remat_sentencepiece PROPERTIES PREFIX ""
   LIBRARY_OUTPUT_DIRECTORY ${remat_module_dir})
 install(TARGETS remat_sentencepiece LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/remat
-  COMPONENT program)
+  COMPONENT library)
 target_compile_definitions(remat_data PRIVATE
   REMAT_LIBDIR="${CMAKE_INSTALL_LIBDIR}" REMAT_FULL_LIBDIR="${CMAKE_INSTALL_FULL_LIBDIR}"
   REMAT_BUILD_MODULE_DIR="${remat_module_dir}")

@@ -21,7 +21,9 @@ foreach(component IN LISTS components)
   target_link_libraries(${target} PRIVATE remat_${component} ${RAPIDCHECK_LIBRARY}
     nlohmann_json::nlohmann_json GTest::gmock GTest::gtest GTest::gtest_main)
   add_test(NAME ${component} COMMAND ${target})
-  set_tests_properties(${component} PROPERTIES TIMEOUT 1800)
+  # Two pools of threads that spin on the same cores slow each other down.
+  set_tests_properties(${component} PROPERTIES TIMEOUT 1800
+    ENVIRONMENT OMP_WAIT_POLICY=passive)
 endforeach()
 # The tests of models and of the runtime read fixtures, and count live bytes.
 foreach(pair nn:io runtime:memory)

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "remat/base/error.h"
+#include "remat/base/suggest.h"
 #include "remat/base/version.h"
 #include "remat/cli/commands.h"
-#include "remat/cli/suggest.h"
 
 namespace remat::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include "remat/base/bytes.h"
 #include "remat/base/error.h"
 #include "remat/base/log.h"
+#include "remat/base/suggest.h"
 #include "remat/cli/config_file.h"
-#include "remat/cli/suggest.h"
 #include "remat/memory/glibc_tuning.h"
 #include "remat/memory/threads.h"
 

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "remat/base/error.h"
+#include "remat/base/suggest.h"
 #include "remat/cli/config_file.h"
-#include "remat/cli/suggest.h"
 
 namespace remat::cli {
 namespace {

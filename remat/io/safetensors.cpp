@@ -18,8 +18,8 @@
 
 #include "remat/base/error.h"
 #include "remat/base/file.h"
+#include "remat/base/suggest.h"
 #include "remat/io/safetensors_header.h"
-#include "remat/io/similar_name.h"
 
 namespace remat::io {
 namespace {
@@ -231,7 +231,7 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   const InputFile& file = impl_->file;
   const auto found = impl_->positions.find(name);
   if (found == impl_->positions.end()) {
-    const std::string similar = similar_name(name, impl_->names);
+    const std::string similar = nearest(name, impl_->names);
     fail_usage(kOperation, file.name(), ": there is no tensor \"", name, "\"",
                similar.empty() ? "" : str("; there is \"", similar, "\""));
   }

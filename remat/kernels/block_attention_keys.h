@@ -30,8 +30,8 @@ const T* row_of(const AttentionTensor<T>& tensor, int64_t batch,
          head * tensor.head;
 }
 
-// The row as it lies next to nothing else. Rows are short: a call of memcpy for
-// each would take longer than the copy.
+// Copies a row. Rows are short: a call of memcpy for each would take longer
+// than the copy.
 template <class T, int Lanes>
 void copy_row(const T* row, int64_t stride, int64_t size, T* target) {
   int64_t i = 0;

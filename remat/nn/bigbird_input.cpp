@@ -101,11 +101,10 @@ AttentionType choose_attention(const BigBirdConfig& config, int64_t length) {
   const int64_t seen = (5 + 2 * config.num_random_blocks) * config.block_size;
   if (config.attention_type != AttentionType::kOriginalFull && length <= seen) {
     say_once(kOperation,
-             str("a batch of length ", length,
-                 " attends in full: block-sparse "
-                 "attention needs more than (5 + 2 * num_random_blocks) * "
-                 "block_size = ",
-                 seen, " tokens. Longer batches are not affected"));
+             str("batches of at most ", seen,
+                 " tokens attend in full: block-sparse attention needs more "
+                 "than (5 + 2 * num_random_blocks) * block_size. Longer "
+                 "batches are not affected"));
     return AttentionType::kOriginalFull;
   }
   return config.attention_type;

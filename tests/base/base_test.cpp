@@ -13,6 +13,7 @@
 #include "remat/base/file.h"
 #include "remat/base/json.h"
 #include "remat/base/philox.h"
+#include "remat/base/suggest.h"
 #include "remat/base/version.h"
 
 namespace remat {
@@ -180,6 +181,18 @@ TEST_F(FileTest, ALimitReachedLeavesTheOldFile) {
   EXPECT_THAT(error, HasSubstr("File too large"));
   EXPECT_EQ(read_file(directory_ / "file"), "old");
   EXPECT_EQ(files(), 1u);
+}
+
+TEST(Suggest, TheNearestNameThatIsNearEnough) {
+  const std::vector<std::string> names{"max-seq-length", "max-steps", "seed"};
+  EXPECT_EQ(nearest("max-seq-lenght", names), "max-seq-length");
+  EXPECT_EQ(nearest("sede", names), "seed");
+  EXPECT_EQ(nearest("max-seq", names), "max-seq-length");
+  EXPECT_EQ(nearest("learning-rate", names), "");
+  EXPECT_EQ(nearest("", names), "");
+  EXPECT_EQ(nearest(std::string(1 << 20, 'x'), names), "");
+  EXPECT_EQ(did_you_mean("sed", names, "--"), "; did you mean --seed?");
+  EXPECT_EQ(did_you_mean("zzzzzz", names), ".");
 }
 
 TEST(Version, IsThreeNumbers) {

@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # Everything that a user can get wrong: exit code and text, and nothing written.
 source "$(dirname "$0")/lib.sh" "$@"
 

@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # train, evaluate and predict as a user runs them.
 source "$(dirname "$0")/lib.sh" "$@"
 
@@ -25,7 +26,7 @@ done
   die 'not 3 evaluations'
 
 # The last bit, with and without recomputation.
-expect 0 done "${train[@]}" --output-dir all --max-steps 30 --eval-steps 10 \
+expect 0 'done' "${train[@]}" --output-dir all --max-steps 30 --eval-steps 10 \
   --gradient-checkpointing
 expect 0 'turns --gradient-checkpointing on' "${train[@]}" --output-dir second \
   --max_steps=30 --eval_steps 10 --every_n_layers 2
@@ -36,7 +37,7 @@ done
 
 # run.toml runs again as it is; the command line wins.
 mkdir elsewhere
-(cd elsewhere && expect 0 done train --config ../second/run.toml \
+(cd elsewhere && expect 0 'done' train --config ../second/run.toml \
   --output-dir again --quiet && [[ ! -s stderr ]]) || die 'run.toml fails'
 cmp out/model.safetensors elsewhere/again/model.safetensors ||
   die 'the run of run.toml differs'
@@ -67,7 +68,7 @@ expect 0 . predict --model out two.csv
 [[ $(wc -l <stdout) == 2 ]] || die 'not a line a row'
 
 # Starting from weights: the same labels keep the head, others do not.
-expect 0 done train --init-from out --train-file train.jsonl --output-dir more \
+expect 0 'done' train --init-from out --train-file train.jsonl --output-dir more \
   --max-steps 2
 grep -q 'fresh weights' stderr && die 'the head was not kept'
 cmp out/spiece.model more/spiece.model || die 'another tokenizer'

@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # Runs that are stopped, killed or out of disk leave a whole model.
 source "$(dirname "$0")/lib.sh" "$@"
 
@@ -54,7 +55,7 @@ for delay in 0.05 0.21 0.34 0.48 0.63; do
 done
 # What it left does not stand in the way.
 echo half >killed/model.safetensors.new.tmp-1
-expect 0 done "${train[@]}" --output-dir killed --overwrite-output-dir \
+expect 0 'done' "${train[@]}" --output-dir killed --overwrite-output-dir \
   --max-steps 2
 [[ $(find killed -type f | wc -l) == 5 ]] || die "left: $(ls -A killed)"
 

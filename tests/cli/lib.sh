@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # For the scripts here: `source lib.sh` with the program as $1. Works in a fresh
 # directory that goes at the end; sets $remat, makes config.json, train.jsonl,
 # valid.jsonl and test.jsonl.
@@ -40,7 +41,7 @@ make_texts() {
     for (i = 0; i < count; ++i) {
       class = i % classes + 1
       text = ""
-      length_ = 30 + int(rand() * 60)
+      length_ = 100 + int(rand() * 120)
       for (j = 0; j < length_; ++j) {
         pick = int(rand() * 6) + 1
         word = rand() < 0.5 ? common[pick] \

@@ -156,8 +156,7 @@ TEST(Safetensors, WriterRefusesWhatTheFormatCannotHold) {
                 ": tensor \"z\" has dtype ComplexFloat, which the format "
                 "cannot hold; convert it first");
   EXPECT_THAT(error("u", at::Tensor()), HasSubstr("\"u\" is undefined"));
-  EXPECT_THAT(error("s", at::eye(3).to_sparse()),
-              HasSubstr("\"s\" is sparse"));
+  EXPECT_THAT(error("s", at::eye(3).to_sparse()), HasSubstr("\"s\" is sparse"));
   EXPECT_THAT(error("__metadata__", at::ones({1})), HasSubstr("keeps for"));
   EXPECT_THAT(error("\xff", at::ones({1})), HasSubstr("not UTF-8"));
   EXPECT_THAT(

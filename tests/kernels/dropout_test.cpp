@@ -115,6 +115,17 @@ TEST_F(Dropout, EdgesOfProbability) {
   EXPECT_TRUE(at::equal(dropout_aten(x, most, kSeed), at::zeros_like(x)));
 }
 
+TEST_F(Dropout, WordAtTheThresholdIsKept) {
+  const uint32_t word = philox4x32({0, 0, 0, 0}, philox_key(kSeed))[2];
+  const double unit = 1.0 / 4294967296.0;
+  const at::Tensor x = sample({4});
+  for (const bool avx2 : {false, true}) {
+    allow_avx2(avx2);
+    EXPECT_NE(dropout(x, word * unit, kSeed)[2].item<float>(), 0.0f);
+    EXPECT_EQ(dropout(x, (word + 1.0) * unit, kSeed)[2].item<float>(), 0.0f);
+  }
+}
+
 TEST_F(Dropout, MeanOfTheMask) {
   for (const double p : {0.1, 0.5, 0.9}) {
     const at::Tensor ones = at::ones({1 << 20}, at::kDouble);

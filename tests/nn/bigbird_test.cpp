@@ -136,9 +136,9 @@ TEST(BigBird, AShortBatchAttendsInFullAndChangesNothingElse) {
   EXPECT_TRUE(at::equal(sparse.forward(shorter), full.forward(shorter)));
   sparse.forward(shorter);
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said,
-              HasSubstr("[bigbird] a batch of length 28 attends in full"));
-  EXPECT_EQ(said.find("attends in full"), said.rfind("attends in full"));
+  EXPECT_THAT(
+      said, HasSubstr("[bigbird] batches of at most 28 tokens attend in full"));
+  EXPECT_EQ(said.find("attend in full"), said.rfind("attend in full"));
   EXPECT_EQ(sparse.encode(shorter, true).hidden_states[0].size(1), 28);
   EXPECT_EQ(sparse.encode(longer, true).hidden_states[0].size(1), 32);
   EXPECT_TRUE(at::equal(before, sparse.forward(longer)));

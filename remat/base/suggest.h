@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace remat::cli {
+namespace remat {
 
 // The candidate nearest to the word (insertions, deletions, replacements and
 // swaps of neighbours), or "" where none is near enough to be meant.
@@ -17,4 +17,4 @@ std::string did_you_mean(std::string_view word,
                          const std::vector<std::string>& candidates,
                          std::string_view prefix = "");
 
-}  // namespace remat::cli
+}  // namespace remat

@@ -1,11 +1,15 @@
-#include "remat/cli/suggest.h"
+#include "remat/base/suggest.h"
 
 #include <algorithm>
 
 #include "remat/base/error.h"
 
-namespace remat::cli {
+namespace remat {
 namespace {
+
+// Names from a broken file may be huge, and the table is their product.
+constexpr size_t kMaxLength = 256;
+constexpr size_t kMaxCandidates = 10'000;
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   // Three rows of the table: a swap looks back two.
@@ -34,8 +38,16 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 std::string nearest(std::string_view word,
                     const std::vector<std::string>& candidates) {
   std::string best;
+  if (word.size() > kMaxLength) {
+    return best;
+  }
   size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
-  for (const std::string& candidate : candidates) {
+  const size_t count = std::min(candidates.size(), kMaxCandidates);
+  for (size_t i = 0; i < count; ++i) {
+    const std::string& candidate = candidates[i];
+    if (candidate.size() > kMaxLength) {
+      continue;
+    }
     // A shortened name is meant, however much is missing.
     const bool is_start = word.size() >= 4 && candidate.starts_with(word);
     const size_t distance = is_start ? 1 : edit_distance(word, candidate);
@@ -54,4 +66,4 @@ std::string did_you_mean(std::string_view word,
   return found.empty() ? "." : str("; did you mean ", prefix, found, "?");
 }
 
-}  // namespace remat::cli
+}  // namespace remat

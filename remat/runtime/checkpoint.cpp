@@ -58,9 +58,10 @@ bool regions_are_needed() {
 struct RegionScope::State {
   // In this order: the region takes the context as its function will see it,
   // and saves its inputs before its own hooks stand.
-  State(const CheckpointOptions& options,
+  State(CheckpointOptions options, bool may_stop,
         std::shared_ptr<RegionFunction> function,
         const std::vector<at::Tensor>& inputs) {
+    options.early_stop_ = options.early_stop_ && may_stop;
     if (const auto seed = region_seed(options)) {
       seed_scope.emplace(*seed);
     }
@@ -75,14 +76,23 @@ struct RegionScope::State {
   std::optional<HookScope> hooks;
 };
 
-RegionScope::RegionScope(const CheckpointOptions& options,
+PlainScope::PlainScope(const CheckpointOptions& options) {
+  if (options.seed_.has_value()) {
+    seed_scope_.emplace(*options.seed_);
+  }
+}
+
+RegionScope::RegionScope(const CheckpointOptions& options, bool may_stop,
                          std::shared_ptr<RegionFunction> function,
                          const std::vector<at::Tensor>& inputs) {
   install_engine();
-  state_ = std::make_unique<State>(options, std::move(function), inputs);
+  state_ =
+      std::make_unique<State>(options, may_stop, std::move(function), inputs);
 }
 
 RegionScope::~RegionScope() = default;
+
+void RegionScope::check_inputs() const { state_->region->check_inputs(); }
 
 }  // namespace detail
 }  // namespace remat

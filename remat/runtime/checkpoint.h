@@ -83,13 +83,32 @@ class RegionFunction {
 // False with gradients off or in inference mode: then nothing is saved.
 bool regions_are_needed();
 
+// What of the options holds without a region: the SeedScope of seed().
+class PlainScope {
+ public:
+  explicit PlainScope(const CheckpointOptions& options);
+
+ private:
+  std::optional<SeedScope> seed_scope_;
+};
+
+// What checkpoint() returns: by value, since a reference would be one to its
+// own copy of an argument.
+template <class Fn, class... Inputs>
+using RegionResult = std::decay_t<
+    std::invoke_result_t<std::decay_t<Fn>&, std::decay_t<Inputs>&...>>;
+
 // While it lives, what autograd saves in this thread belongs to the region.
 class RegionScope {
  public:
-  RegionScope(const CheckpointOptions& options,
+  RegionScope(const CheckpointOptions& options, bool may_stop,
               std::shared_ptr<RegionFunction> function,
               const std::vector<at::Tensor>& inputs);
   ~RegionScope();
+
+  // Throws CheckpointError if the function changed one of its inputs in place.
+  void check_inputs() const;
+
   RegionScope(const RegionScope&) = delete;
   RegionScope& operator=(const RegionScope&) = delete;
 
@@ -143,7 +162,9 @@ class RegionCall final : public RegionFunction {
 // so what it captures by reference must live as long. It must compute the same
 // again and must not change its inputs. inputs: tensors, std::tuple, pair,
 // vector, array, optional or map of them, structs that have visit_tensors (see
-// visit_tensors.h), and any copyable values besides. Outputs: anything.
+// visit_tensors.h), and any copyable values besides. Outputs: anything, by
+// value. A frame inside fn that is noexcept and calls operations needs
+// early_stop(false); fn itself may be noexcept.
 // Tensors that fn captures work too, and get gradients; an input is kept alive,
 // and a change of it in place before backward is an error, as in autograd.
 //
@@ -151,9 +172,10 @@ class RegionCall final : public RegionFunction {
 // of fn pass through unchanged, in forward and in backward. Thread-safe in the
 // sense that autograd is. Throws CheckpointError in backward.
 template <class Fn, class... Inputs>
-auto checkpoint(const CheckpointOptions& options, Fn&& fn, Inputs&&... inputs)
-    -> std::invoke_result_t<std::decay_t<Fn>&, std::decay_t<Inputs>&...> {
+detail::RegionResult<Fn, Inputs...> checkpoint(const CheckpointOptions& options,
+                                               Fn&& fn, Inputs&&... inputs) {
   if (!detail::regions_are_needed()) {
+    const detail::PlainScope scope(options);
     std::tuple<std::decay_t<Inputs>...> arguments(
         std::forward<Inputs>(inputs)...);
     return std::apply(fn, arguments);
@@ -162,15 +184,21 @@ auto checkpoint(const CheckpointOptions& options, Fn&& fn, Inputs&&... inputs)
   auto call = std::make_shared<
       detail::RegionCall<std::decay_t<Fn>, std::decay_t<Inputs>...>>(
       std::forward<Fn>(fn), std::forward<Inputs>(inputs)...);
-  detail::RegionScope scope(options, call, call->take_tensors());
-  return std::apply(call->fn(), arguments);
+  // The stop is an exception, which a noexcept function would end the process
+  // with.
+  constexpr bool kMayStop =
+      !std::is_nothrow_invocable_v<std::decay_t<Fn>&, std::decay_t<Inputs>&...>;
+  detail::RegionScope scope(options, kMayStop, call, call->take_tensors());
+  detail::RegionResult<Fn, Inputs...> result =
+      std::apply(call->fn(), arguments);
+  scope.check_inputs();
+  return result;
 }
 
 template <class Fn, class... Inputs,
           class = std::enable_if_t<
               !std::is_same_v<std::decay_t<Fn>, CheckpointOptions>>>
-auto checkpoint(Fn&& fn, Inputs&&... inputs)
-    -> std::invoke_result_t<std::decay_t<Fn>&, std::decay_t<Inputs>&...> {
+detail::RegionResult<Fn, Inputs...> checkpoint(Fn&& fn, Inputs&&... inputs) {
   return checkpoint(CheckpointOptions(), std::forward<Fn>(fn),
                     std::forward<Inputs>(inputs)...);
 }

@@ -121,8 +121,14 @@ void Recomputation::run_function(std::vector<at::Tensor> inputs) {
 }
 
 void Recomputation::receive(const at::Tensor& tensor) {
+  // An exception cannot leave a backward that runs inside the region: the
+  // engine would lose its place. The stop then waits for its end.
+  const bool inside = current_backward_pass() != backward_;
+  ran_backward_inside_ |= inside;
   if (stopped_) {
-    // Inside a backward in the region that the stop could not leave.
+    if (!inside) {
+      throw StopRecomputation{this};
+    }
     return;
   }
   const size_t index = received_++;
@@ -135,10 +141,6 @@ void Recomputation::receive(const at::Tensor& tensor) {
       values_[index].version = version_of(tensor);
     }
   }
-  // An exception cannot leave a backward that runs inside the region: the
-  // engine would lose its place.
-  const bool inside = current_backward_pass() != backward_;
-  ran_backward_inside_ |= inside;
   if (region_.options_.early_stop_ && received_ >= needed_) {
     stopped_ = true;
     if (!inside) {

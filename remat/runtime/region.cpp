@@ -18,6 +18,13 @@ std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> weak_storage(
   return tensor.storage().getWeakStorageImpl();
 }
 
+// Undefined and inference tensors have no version.
+int64_t version_of(const at::Tensor& tensor) {
+  return !tensor.defined() || tensor.is_inference()
+             ? 0
+             : static_cast<int64_t>(tensor._version());
+}
+
 // A saved tensor of the forward: not the tensor, but the number of its slot.
 class SlotHooks final : public torch::autograd::SavedVariableHooks {
  public:
@@ -74,9 +81,34 @@ Region::Region(const CheckpointOptions& options,
           torch::autograd::impl::grad_accumulator(input));
     }
     inputs_.emplace_back(input, /*is_output=*/false);
+    input_versions_.emplace_back(input, version_of(input));
   }
   if (options_.preserve_rng_state_) {
     random_state_.emplace(inputs);
+  }
+}
+
+void Region::check_inputs() const {
+  for (size_t i = 0; i < input_versions_.size(); ++i) {
+    const auto& [input, version] = input_versions_[i];
+    if (version_of(input) != version) {
+      throw CheckpointError(remat::str(
+          "[checkpoint] ", title(), " changed its input ", i, ", ",
+          c10::toString(input.scalar_type()), input.sizes(),
+          ", in place (version ", version, " before, ", version_of(input),
+          " after), and could not be recomputed. Let it work on a copy: "
+          "input.clone()."));
+    }
+  }
+}
+
+void Region::forward_ended() {
+  forward_ended_ = true;
+  for (const auto& [input, version] : std::exchange(input_versions_, {})) {
+    if (version_of(input) != version) {
+      inputs_.clear();
+      inputs_dropped_ = true;
+    }
   }
 }
 
@@ -87,9 +119,7 @@ size_t Region::add_slot(const at::Tensor& tensor) {
                     .device = tensor.device(),
                     .sizes = tensor.sizes().vec(),
                     .storage = weak_storage(tensor),
-                    .version = tensor.is_inference()
-                                   ? 0
-                                   : static_cast<int64_t>(tensor._version())});
+                    .version = version_of(tensor)});
   return slots_.size() - 1;
 }
 
@@ -124,6 +154,11 @@ at::Tensor Region::unpack(size_t slot) {
 }
 
 void Region::recompute(Values& values) {
+  if (inputs_dropped_) {
+    throw CheckpointError(
+        remat::str("[checkpoint] ", title(),
+                   " changed an input in place, and cannot be recomputed"));
+  }
   std::vector<at::Tensor> inputs;
   inputs.reserve(inputs_.size());
   for (const auto& input : inputs_) {

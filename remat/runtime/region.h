@@ -37,9 +37,15 @@ class Region final : public BackwardListener,
          std::shared_ptr<RegionFunction> function,
          const std::vector<at::Tensor>& inputs);
 
+  // After forward: throws CheckpointError if an input was changed in place.
+  void check_inputs() const;
+
   // Forward: a saved tensor becomes a slot, and is not kept.
   size_t add_slot(const at::Tensor& tensor);
-  void forward_ended() { forward_ended_ = true; }
+
+  // Lets go of inputs that were changed in place: their new graph owns this
+  // region, which would own them.
+  void forward_ended();
 
   // Backward: the slot's value, recomputed if this backward has not got it yet.
   at::Tensor unpack(size_t slot);
@@ -89,6 +95,9 @@ class Region final : public BackwardListener,
   using Accumulator = decltype(torch::autograd::impl::grad_accumulator({}));
   std::vector<Accumulator> leaf_accumulators_;
   std::vector<torch::autograd::SavedVariable> inputs_;
+  bool inputs_dropped_ = false;
+  // In forward only.
+  std::vector<std::pair<at::Tensor, int64_t>> input_versions_;
   std::optional<RandomState> random_state_;
   AutocastState autocast_state_;
   RecomputeContext context_;

@@ -371,6 +371,41 @@ TEST(Checkpoint, InputsChangedInPlaceAreErrors) {
               HasSubstr("comes from outside the region and was changed"));
 }
 
+TEST(Checkpoint, InputsChangedByTheRegionAreErrorsAndLeakNothing) {
+  const auto alive = std::make_shared<int>(0);
+  const at::Tensor x = leaf({4});
+  const auto run = [&] {
+    const at::Tensor h = x * 2;
+    checkpoint(
+        CheckpointOptions().name("first"),
+        [alive](const at::Tensor& t) {
+          at::Tensor same = t;
+          return same.relu_().sin();
+        },
+        h);
+  };
+  EXPECT_THAT(error_of(run),
+              HasSubstr("the region \"first\" changed its input 0, Double[4], "
+                        "in place (version 0 before, 1 after)"));
+  EXPECT_EQ(alive.use_count(), 1);
+}
+
+TEST(Checkpoint, ANoexceptFunctionIsRunToItsEnd) {
+  const at::Tensor x = leaf({4});
+  const auto fn = [](const at::Tensor& t) noexcept {
+    return t.sin().exp() + 1;
+  };
+  EXPECT_TRUE(at::equal(grad({fn(x).sum()}, {x})[0],
+                        grad({checkpoint(fn, x).sum()}, {x})[0]));
+}
+
+TEST(Checkpoint, AReturnedReferenceBecomesAValue) {
+  const at::Tensor x = leaf({4});
+  const auto fn = [](const at::Tensor& t) -> const at::Tensor& { return t; };
+  const c10::NoGradGuard no_grad;
+  EXPECT_TRUE(at::equal(checkpoint(fn, x), x));
+}
+
 TEST(Checkpoint, RecomputingIsTold) {
   const at::Tensor x = leaf({4});
   std::vector<bool> told;

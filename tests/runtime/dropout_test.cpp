@@ -1,6 +1,7 @@
 #include "remat/runtime/dropout.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -109,6 +110,16 @@ TEST(Dropout, GroupingIntoRegionsDoesNotChangeMasks) {
     EXPECT_TRUE(at::equal(gradients[0], gradients[1]));
     EXPECT_TRUE(at::equal((gradients[0] != 0).to(at::kDouble), gradients[2]));
   }
+}
+
+TEST(Dropout, ARegionsSeedHoldsWithGradientsOffToo) {
+  const Dropout dropout(0.5);
+  const at::Tensor x = at::ones({64}).requires_grad_();
+  const auto options = CheckpointOptions().seed(7);
+  const auto body = [&](const at::Tensor& t) { return dropout(t); };
+  const at::Tensor with = checkpoint(options, body, x);
+  const c10::NoGradGuard no_grad;
+  EXPECT_TRUE(at::equal(with, checkpoint(options, body, x)));
 }
 
 TEST(Dropout, IsReplayedWithoutAtensGenerators) {

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <deque>
@@ -61,6 +62,20 @@ T parse_number(const std::string& where, const std::string& text,
   return value;
 }
 
+bool parse_switch(const std::string& where, const std::string& text) {
+  std::string lower = text;
+  for (char& c : lower) {
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  if (lower == "true" || lower == "1") {
+    return true;
+  }
+  if (lower == "false" || lower == "0") {
+    return false;
+  }
+  throw UsageError(str(where, " is \"", text, "\"; it must be true or false."));
+}
+
 }  // namespace
 
 struct Flags::Flag {
@@ -73,7 +88,7 @@ struct Flags::Flag {
   // where: "[train] --max-steps" or "[train] run.toml:3: max-steps".
   void set(const std::string& where, const std::string& value) {
     std::visit(
-        Overloaded{[&](bool* to) { *to = value == "true"; },
+        Overloaded{[&](bool* to) { *to = parse_switch(where, value); },
                    [&](int64_t* to) {
                      *to =
                          parse_number<int64_t>(where, value, "a whole number");
@@ -201,7 +216,10 @@ bool Flags::parse(std::vector<std::string> arguments) {
                flag.option->results().back());
     }
   }
-  if (!config_.empty()) {
+  if (is_given("config")) {
+    if (config_.empty()) {
+      fail_usage(command_, "--config is \"\"; it must name a TOML file.");
+    }
     read_config(config_);
   }
   return true;

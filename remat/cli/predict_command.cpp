@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -38,8 +39,10 @@ std::string find_format(const PredictRequest& request) {
     }
     return request.format;
   }
-  const std::string ending =
-      std::filesystem::path(request.file).extension().string();
+  std::string ending = std::filesystem::path(request.file).extension().string();
+  for (char& c : ending) {
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
   return ending == ".csv"                          ? "csv"
          : ending == ".jsonl" || ending == ".json" ? "jsonl"
                                                    : "text";
@@ -97,7 +100,7 @@ void print_answer(const std::vector<double>& probabilities,
     std::printf("%s%s %.4f", i == 1 ? "  (" : ", ", labels[order[i]].c_str(),
                 probabilities[order[i]]);
   }
-  std::printf(")\n");
+  std::printf(order.size() > 1 ? ")\n" : "\n");
 }
 
 }  // namespace

@@ -25,18 +25,29 @@ void on_stop_signal(int signal) {
   std::signal(SIGTERM, SIG_DFL);
 }
 
-const fs::path& prepare(const fs::path& directory,
-                        const std::string& run_toml) {
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kUnsavedMetrics = "metrics.jsonl.unsaved";
+
+const fs::path& prepare(const fs::path& directory) {
   make_directories(directory);
-  // Half a file that a killed run left: as large as a model.
+  // What a killed run left: half a file as large as a model, and the metrics
+  // of no model.
   for (const auto& entry : fs::directory_iterator(directory)) {
-    if (entry.path().filename().string().starts_with("model.safetensors.new")) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("model.safetensors.new") || name == kUnsavedMetrics) {
       std::error_code ignored;
       fs::remove(entry.path(), ignored);
     }
   }
-  write_file(directory / "run.toml", run_toml);
   return directory;
+}
+
+// The metrics of another run's model stay as long as that model does.
+fs::path metrics_path(const fs::path& directory) {
+  std::error_code ignored;
+  return directory / (fs::exists(directory / "model.safetensors", ignored)
+                          ? kUnsavedMetrics
+                          : kMetrics);
 }
 
 }  // namespace
@@ -45,11 +56,11 @@ TrainRecorder::TrainRecorder(const TrainRequest& request, const TrainJob& job,
                              const std::string& run_toml)
     : model_(*job.model),
       tokenizer_(*job.tokenizer),
-      directory_(prepare(request.output_dir, run_toml)),
+      directory_(prepare(request.output_dir)),
       run_toml_(run_toml),
       progress_(request.options.logging_steps, ::isatty(STDERR_FILENO) == 1),
-      metrics_(directory_ / "metrics.jsonl"),
-      writer_(directory_, tokenizer_) {
+      metrics_(metrics_path(directory_)),
+      writer_(directory_, tokenizer_, [this] { replace_other_run(); }) {
   std::signal(SIGINT, on_stop_signal);
   std::signal(SIGTERM, on_stop_signal);
 }
@@ -96,14 +107,22 @@ void TrainRecorder::on_evaluation(const train::EvaluationReport& report) {
 
 bool TrainRecorder::stop_requested() { return stop_signal != 0; }
 
+void TrainRecorder::replace_other_run() {
+  std::error_code ignored;
+  fs::remove_all(directory_ / "interrupted", ignored);
+  write_file(directory_ / "run.toml", run_toml_);
+  metrics_.rename(directory_ / kMetrics);
+}
+
 void TrainRecorder::finish(const train::TrainResult& result) {
   progress_.end_line();
   if (!writer_.has_saved()) {
     writer_.save(model_);
   } else if (result.interrupted) {
     const fs::path folder = directory_ / "interrupted";
-    train::ModelFolderWriter(folder, tokenizer_).save(model_);
-    write_file(folder / "run.toml", run_toml_);
+    train::ModelFolderWriter(folder, tokenizer_, [&] {
+      write_file(folder / "run.toml", run_toml_);
+    }).save(model_);
   }
   if (result.interrupted) {
     const bool has_best = result.best.has_value();

@@ -16,9 +16,10 @@ namespace remat::cli {
 // the second one ends the process at once.
 class TrainRecorder final : public train::TrainObserver {
  public:
-  // Creates the directory with run.toml and an empty metrics.jsonl. A model
-  // that another run left there stays until the first of this run is saved.
-  // Throws Error naming what cannot be written.
+  // Creates the directory with an empty metrics.jsonl. A model that another run
+  // left there stays, with its run.toml and metrics.jsonl, until the first of
+  // this run is saved; the metrics of this run are in metrics.jsonl.unsaved
+  // till then. Throws Error naming what cannot be written.
   TrainRecorder(const TrainRequest& request, const TrainJob& job,
                 const std::string& run_toml);
 
@@ -32,6 +33,8 @@ class TrainRecorder final : public train::TrainObserver {
   void finish(const train::TrainResult& result);
 
  private:
+  void replace_other_run();
+
   const nn::BigBirdClassifier& model_;
   const data::Tokenizer& tokenizer_;
   std::filesystem::path directory_;

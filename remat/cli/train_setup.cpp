@@ -36,6 +36,17 @@ Texts read_texts(const TrainRequest& request) {
   return texts;
 }
 
+// Before anything is looked for in it.
+void check_init_from(const TrainRequest& request) {
+  std::error_code ignored;
+  if (!request.init_from.empty() &&
+      !fs::is_directory(request.init_from, ignored)) {
+    fail_usage(kCommand, "--init-from ", request.init_from,
+               ": there is no such directory; give a folder with config.json, "
+               "model.safetensors and spiece.model.");
+  }
+}
+
 // The tokenizer file that belongs to the model; "" where one must be trained.
 std::string find_tokenizer(const TrainRequest& request) {
   if (!request.tokenizer.empty()) {
@@ -110,20 +121,36 @@ bool are_placeholders(const std::vector<std::string>& labels) {
   return true;
 }
 
+// The labels of the head that the run starts from. They are in the folder of
+// the weights: --model may name another configuration, of other labels or of
+// the same in another order. Empty where that folder does not tell.
+std::vector<std::string> labels_of_head(const TrainRequest& request,
+                                        const nn::BigBirdConfig& config) {
+  if (request.init_from.empty() || request.model.empty()) {
+    return config.labels;
+  }
+  std::error_code ignored;
+  if (!fs::exists(fs::path(request.init_from) / "config.json", ignored)) {
+    return {};
+  }
+  return train::read_model_config(request.init_from).labels;
+}
+
 // Labels that a model was trained for keep their order, so that its head keeps
 // its meaning. Returns whether the head can be kept.
-bool choose_labels(nn::BigBirdConfig& config, const data::LabelSet& labels) {
-  std::vector<std::string> known = config.labels;
+bool choose_labels(nn::BigBirdConfig& config,
+                   const std::vector<std::string>& labels_of_head,
+                   const data::LabelSet& labels) {
+  std::vector<std::string> known = labels_of_head;
   std::vector<std::string> ours = labels.names();
   std::sort(known.begin(), known.end());
   std::sort(ours.begin(), ours.end());
   if (known == ours) {
+    config.labels = labels_of_head;
     return true;
   }
-  const bool keep =
-      known.size() == ours.size() && are_placeholders(config.labels);
   config.labels = labels.names();
-  return keep;
+  return known.size() == ours.size() && are_placeholders(labels_of_head);
 }
 
 void check_labels(const std::vector<data::Record>& records,
@@ -155,6 +182,7 @@ void start_from(const std::string& folder, bool keep_head,
 }  // namespace
 
 TrainJob set_up(TrainRequest& request) {
+  check_init_from(request);
   nn::BigBirdConfig config = train::read_model_config(
       request.model.empty() ? request.init_from : request.model);
   request.max_seq_length =
@@ -165,7 +193,8 @@ TrainJob set_up(TrainRequest& request) {
   const data::LabelSet found =
       data::LabelSet::of(texts.train, request.train_file);
   check_labels(texts.validation, found, request.validation_file);
-  const bool keep_head = choose_labels(config, found);
+  const bool keep_head =
+      choose_labels(config, labels_of_head(request, config), found);
   const data::LabelSet labels(config.labels);
 
   TrainJob job;

@@ -52,6 +52,9 @@ void append_lines(std::string_view text, size_t max_line,
   finish(line.size());
 }
 
+// What SentencePiece's trainer accepts.
+constexpr int64_t kMostThreads = 128;
+
 void check_options(const TokenizerTraining& options) {
   if (options.vocabulary < kLeastVocabulary ||
       options.vocabulary > kMostVocabulary) {
@@ -127,7 +130,7 @@ std::string train_sentencepiece(const std::vector<std::string_view>& texts,
       {"control_symbols", "[CLS],[SEP],[MASK]"},
       {"byte_fallback", "true"},
       {"max_sentence_length", str(4 * kMaxLine)},
-      {"num_threads", str(options.threads)},
+      {"num_threads", str(std::min<int64_t>(options.threads, kMostThreads))},
       {"minloglevel", "2"}};
   std::string model;
   const std::string message =

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "remat/base/error.h"
@@ -88,6 +90,15 @@ std::vector<std::string> read_id2label(std::string_view source,
     }
     seen[index] = true;
     labels[index] = label.get<std::string>();
+  }
+  std::map<std::string_view, size_t> classes;
+  for (size_t i = 0; i < count; ++i) {
+    const auto [other, is_new] = classes.emplace(labels[i], i);
+    if (!is_new) {
+      fail_usage(kOperation, source, ": id2label has the label \"", labels[i],
+                 "\" for the classes ", other->second, " and ", i,
+                 "; every class needs a label of its own");
+    }
   }
   return labels;
 }

@@ -1,10 +1,13 @@
 #include "remat/train/evaluation.h"
 
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/softmax.h>
 #include <c10/core/GradMode.h>
 
 #include <chrono>
+
+#include "remat/base/error.h"
 
 namespace remat::train {
 namespace {
@@ -26,6 +29,16 @@ class EvaluationScope {
   c10::NoGradGuard no_grad_;
 };
 
+// Answers of NaN would be taken for the first class, silently.
+void require_finite(const at::Tensor& logits) {
+  if (!at::isfinite(logits).all().item<bool>()) {
+    fail("model",
+         "the model's outputs are not finite: its weights hold NaN or "
+         "infinity, or values that overflow. Use another model, or train it "
+         "again with a smaller --learning-rate.");
+  }
+}
+
 }  // namespace
 
 std::optional<Evaluation> evaluate(nn::BigBirdClassifier& model,
@@ -45,6 +58,7 @@ std::optional<Evaluation> evaluate(nn::BigBirdClassifier& model,
     const data::Batch batch = data::make_batch(dataset, indices, pad_id);
     const at::Tensor logits =
         model.forward({batch.input_ids, batch.attention_mask, {}});
+    require_finite(logits);
     const at::Tensor loss = at::cross_entropy_loss(logits, batch.labels);
     loss_sum += loss.item<double>() * static_cast<double>(indices.size());
     const at::Tensor answers = logits.argmax(1);
@@ -71,6 +85,7 @@ std::vector<std::vector<double>> predict(nn::BigBirdClassifier& model,
     const data::Batch batch = data::make_batch(dataset, indices, pad_id);
     const at::Tensor logits =
         model.forward({batch.input_ids, batch.attention_mask, {}});
+    require_finite(logits);
     const at::Tensor rows = at::softmax(logits, 1, at::kDouble).contiguous();
     const double* values = rows.data_ptr<double>();
     const int64_t classes = rows.size(1);

@@ -21,13 +21,14 @@ struct Evaluation {
 
 // Without dropout or gradients; the model's mode is put back. The data set is
 // labelled and not empty. `stop` is asked before each batch: if it says yes
-// the result is empty.
+// the result is empty. Throws Error if the model answers NaN or infinity.
 std::optional<Evaluation> evaluate(
     nn::BigBirdClassifier& model, const data::Dataset& dataset,
     int64_t batch_size, int64_t pad_id,
     const std::function<bool()>& stop = [] { return false; });
 
 // [example][class] probabilities, in the order of the data set.
+// Throws Error if the model answers NaN or infinity.
 std::vector<std::vector<double>> predict(nn::BigBirdClassifier& model,
                                          const data::Dataset& dataset,
                                          int64_t batch_size, int64_t pad_id);

@@ -171,8 +171,11 @@ ModelFolder load_model_folder(const fs::path& directory) {
 }
 
 ModelFolderWriter::ModelFolderWriter(fs::path directory,
-                                     data::Tokenizer tokenizer)
-    : directory_(std::move(directory)), tokenizer_(std::move(tokenizer)) {}
+                                     data::Tokenizer tokenizer,
+                                     std::function<void()> replace_rest)
+    : directory_(std::move(directory)),
+      tokenizer_(std::move(tokenizer)),
+      replace_rest_(std::move(replace_rest)) {}
 
 void ModelFolderWriter::save(const nn::BigBirdClassifier& model) {
   make_directories(directory_);
@@ -183,6 +186,9 @@ void ModelFolderWriter::save(const nn::BigBirdClassifier& model) {
     if (!has_saved_) {
       // Never the configuration of one model beside the weights of another.
       fs::remove(directory_ / kWeights, ignored);
+      if (replace_rest_) {
+        replace_rest_();
+      }
       write_file(directory_ / kConfig, nn::to_json(model.config()));
       tokenizer_.save(directory_ / kTokenizer);
     }

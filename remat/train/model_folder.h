@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,7 +50,11 @@ WeightsReport load_weights(const std::filesystem::path& directory,
 // Writes one model again and again as it gets better.
 class ModelFolderWriter {
  public:
-  ModelFolderWriter(std::filesystem::path directory, data::Tokenizer tokenizer);
+  // replace_rest is called in the first exchange, while the folder holds no
+  // weights: for files that must not stand beside those of another model. It
+  // may be called again if that exchange fails.
+  ModelFolderWriter(std::filesystem::path directory, data::Tokenizer tokenizer,
+                    std::function<void()> replace_rest = {});
 
   // The first call replaces what another run left in the folder, once the new
   // weights are complete on disk; each further one exchanges the weights in a
@@ -64,6 +69,7 @@ class ModelFolderWriter {
  private:
   std::filesystem::path directory_;
   data::Tokenizer tokenizer_;
+  std::function<void()> replace_rest_;
   bool has_saved_ = false;
 };
 

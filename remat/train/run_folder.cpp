@@ -12,8 +12,9 @@
 namespace remat::train {
 namespace {
 
-constexpr const char* kFilesOfRun[] = {"config.json", "metrics.jsonl",
-                                       "model.safetensors", "run.toml"};
+// Not metrics.jsonl and run.toml: alone they are of a run that failed before it
+// had a model, and would only stand in the way of the next try.
+constexpr const char* kFilesOfModel[] = {"model.safetensors", "config.json"};
 
 }  // namespace
 
@@ -24,7 +25,7 @@ void check_run_folder(const std::filesystem::path& directory, bool overwrite) {
     fail_usage("train", "--output-dir ", directory.string(),
                " is a file; it must be a directory or a new name.");
   }
-  for (const char* name : kFilesOfRun) {
+  for (const char* name : kFilesOfModel) {
     if (!overwrite && fs::exists(directory / name, ignored)) {
       fail_usage("train", "--output-dir ", directory.string(),
                  " holds another run (", name,
@@ -73,6 +74,18 @@ void LineFile::append(std::string_view line) {
     written += static_cast<size_t>(count);
   }
   size_ += static_cast<int64_t>(text.size());
+}
+
+void LineFile::rename(std::filesystem::path path) {
+  if (path == path_) {
+    return;
+  }
+  std::error_code error;
+  std::filesystem::rename(path_, path, error);
+  if (error) {
+    fail("train", "cannot write ", path.string(), ": ", error.message());
+  }
+  path_ = std::move(path);
 }
 
 }  // namespace remat::train

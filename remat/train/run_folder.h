@@ -8,8 +8,9 @@
 
 namespace remat::train {
 
-// Throws UsageError if the directory holds another run and overwrite is false,
-// or if it (or the nearest parent there is) cannot be written. Writes nothing.
+// Throws UsageError if the directory holds a model and overwrite is false (what
+// a run left that ended before its first model may be replaced), or if it (or
+// the nearest parent there is) cannot be written. Writes nothing.
 void check_run_folder(const std::filesystem::path& directory, bool overwrite);
 
 // A file that grows by whole lines: metrics.jsonl.
@@ -24,6 +25,10 @@ class LineFile {
   // Adds the text and a line feed. Throws Error naming path and cause; what
   // was written of the line is taken back.
   void append(std::string_view line);
+
+  // Goes on under another name, replacing the file there. Throws Error naming
+  // path and cause.
+  void rename(std::filesystem::path path);
 
  private:
   std::filesystem::path path_;

@@ -82,6 +82,14 @@ max-seq-length 0 from 3 to 256
 vocab-size 0 from 1 to
 allocator tunde did you mean tuned\?
 FLAGS
+for value in banana yes 2; do
+  refused "\[train\] --json is \"$value\"; it must be true or false" \
+    "${train[@]}" --output-dir out --json=$value
+done
+refused '--config is ""; it must name a TOML file' "${train[@]}" \
+  --output-dir out --config ''
+refused 'nowhere: there is no such directory' train --init-from nowhere \
+  --model config.json --train-file train.jsonl --output-dir out
 refused 'vocab' "${train[@]}" --output-dir out --vocab-size 100000
 refused 'unknown flag --max-seq-lenght; did you mean --max-seq-length\?' \
   "${train[@]}" --output-dir out --max-seq-lenght 128
@@ -105,6 +113,8 @@ bad_config 'bad.json.*num_attention_heads' 'attention_heads": 2' \
   'attention_heads": 3'
 bad_config 'bad.json.*hidden_size' 'hidden_size": 32' 'hidden_size": -32'
 bad_config 'bad.json.*model_type' 'big_bird' 'gpt2'
+bad_config 'bad.json.*id2label has the label "a" for the classes 0 and 1' \
+  '{"model_type"' '{"id2label": {"0": "a", "1": "a"}, "model_type"'
 bad_config 'bad.json.*column' '32,' '32'
 toml() {
   cat >run.toml
@@ -123,10 +133,10 @@ refused 'missing.toml: No such file' train --config missing.toml
 
 # Output directories.
 mkdir taken
-echo '{}' >taken/metrics.jsonl
+echo '{}' >taken/config.json
 expect 2 'taken holds another run .*--overwrite-output-dir' "${train[@]}" \
   --output-dir taken
-[[ $(ls taken) == metrics.jsonl ]] || die 'the other run was touched'
+[[ $(ls taken) == config.json ]] || die 'the other run was touched'
 expect 2 'train.jsonl is a file' "${train[@]}" --output-dir train.jsonl
 mkdir locked
 if [[ $(id -u) != 0 ]]; then
@@ -142,8 +152,9 @@ expect 0 'done' "${train[@]}" --output-dir taken --overwrite-output-dir \
   --max-steps 2
 [[ $(grep -c '"loss"' taken/metrics.jsonl) == 2 ]] || die 'not overwritten'
 
-# Training that explodes: exit code 1, and the best model stays.
-sha256sum taken/model.safetensors >before
+# Training that explodes: exit code 1, and the best model stays, with the files
+# that say what it is.
+sha256sum taken/{model.safetensors,run.toml,metrics.jsonl} >before
 expect 1 'step [0-9]+: .* is -?(nan|inf).*--learning-rate' "${train[@]}" \
   --output-dir taken --overwrite-output-dir --learning-rate 10 \
   --adam-epsilon 1e-30 --max-grad-norm 0 --weight-decay 10 --max-steps 400 \

@@ -35,6 +35,11 @@ for other in all second; do
   cmp out/model.safetensors $other/model.safetensors || die "$other differs"
 done
 
+# Switches with a value.
+expect 0 'done' "${train[@]}" --output-dir switch --max-steps 1 \
+  --gradient-checkpointing=1 --json=False
+grep -q '^gradient-checkpointing = true' switch/run.toml || die '=1 is not on'
+
 # run.toml runs again as it is; the command line wins.
 mkdir elsewhere
 (cd elsewhere && expect 0 'done' train --config ../second/run.toml \
@@ -63,6 +68,9 @@ cp stdout answer
 expect 0 '^\{"label":"(ship|tree)","probability":' \
   predict --model out test.jsonl --json
 [[ $(wc -l <stdout) == 16 ]] || die 'not a line a text'
+cp test.jsonl UPPER.JSONL
+expect 0 . predict --model out UPPER.JSONL
+[[ $(wc -l <stdout) == 16 ]] || die '.JSONL is not read as .jsonl'
 printf 'text\n"sea, sail"\nmoss\n' >two.csv
 expect 0 . predict --model out two.csv
 [[ $(wc -l <stdout) == 2 ]] || die 'not a line a row'
@@ -72,6 +80,24 @@ expect 0 'done' train --init-from out --train-file train.jsonl --output-dir more
   --max-steps 2
 grep -q 'fresh weights' stderr && die 'the head was not kept'
 cmp out/spiece.model more/spiece.model || die 'another tokenizer'
+
+# What counts are the labels beside the weights, not those of --model.
+swapped='"id2label": {"0": "tree", "1": "ship"}'
+sed "s/{\"model_type\"/{$swapped, \"model_type\"/" config.json >swapped.json
+for model in swapped.json config.json; do
+  expect 0 'done' train --init-from out --model $model --max-steps 1 \
+    --learning-rate 1e-9 --train-file train.jsonl --output-dir kept \
+    --overwrite-output-dir
+  grep -q 'fresh weights' stderr && die "$model: the head was not kept"
+  diff <(grep -A3 id2label out/config.json) \
+    <(grep -A3 id2label kept/config.json) || die "$model: other labels"
+done
+sed "s/tree/leaf/" swapped.json >leaf.json
+sed 's/"label": "tree"/"label": "leaf"/' train.jsonl >leaf.jsonl
+expect 0 'head starts from fresh weights: out has other labels' \
+  train --init-from out --model leaf.json --max-steps 1 \
+  --train-file leaf.jsonl --output-dir leaf
+
 make_texts 24 4 red green blue >colours.jsonl
 expect 0 'head starts from fresh weights: out has other labels' \
   train --init-from out --train-file colours.jsonl --output-dir colours \

@@ -43,6 +43,28 @@ for model in late late/interrupted; do
   expect 0 '^accuracy' evaluate --model $model --test-file test.jsonl
 done
 
+# The run that replaces it replaces all of it, and does so with its first model.
+cp -r late before
+start --output-dir late --overwrite-output-dir --eval-steps 1000000 \
+  --max-seq-length 32
+wait_for '"step":2,' late/metrics.jsonl.unsaved
+kill -KILL $pid
+ended 137
+rm late/metrics.jsonl.unsaved
+diff -r before late || die 'the other run was changed before a model was saved'
+rm -r before
+expect 0 'done' "${train[@]}" --output-dir late --overwrite-output-dir \
+  --max-steps 2 --max-seq-length 32
+grep -q '^max-seq-length = 32' late/run.toml || die 'the other run.toml stays'
+[[ $(find late | wc -l) == 6 ]] || die "left: $(ls -A late)"
+
+# Killed before its first model: the directory is free.
+start --output-dir none --eval-steps 1000000
+wait_for '"step":2,' none/metrics.jsonl
+kill -KILL $pid
+ended 137
+expect 0 'done' "${train[@]}" --output-dir none --max-steps 2
+
 # Killed while it saves again and again: always a whole model.
 for delay in 0.05 0.21 0.34 0.48 0.63; do
   rm -rf killed

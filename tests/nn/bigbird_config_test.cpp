@@ -205,6 +205,9 @@ TEST(BigBirdConfig, EachBadFieldIsNamedWithTheRemedy) {
       {"id2label",
        {{"0", 5}},
        "id2label has 5 for class 0; a label must be a string"},
+      {"id2label",
+       {{"0", "a"}, {"1", "b"}, {"2", "a"}},
+       "id2label has the label \"a\" for the classes 0 and 2; every class"},
   };
   for (const BadField& bad : fields) {
     const std::string error = error_of({{bad.field, bad.value}});

@@ -183,5 +183,18 @@ TEST_F(ModelFolderTest, AFailedSaveKeepsTheModelBefore) {
       model_->named_parameters()[0].second));
 }
 
+TEST_F(ModelFolderTest, TheRestIsReplacedOnceWhileThereAreNoWeights) {
+  int calls = 0;
+  ModelFolderWriter writer(directory_, tokenizer_, [&] {
+    ++calls;
+    EXPECT_FALSE(fs::exists(directory_ / "model.safetensors"));
+  });
+  EXPECT_EQ(calls, 0);
+  writer.save(*model_);
+  writer.save(*model_);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(refusal(), "accepted");
+}
+
 }  // namespace
 }  // namespace remat::train

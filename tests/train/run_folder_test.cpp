@@ -39,10 +39,20 @@ TEST_F(RunFolder, NewAndEmptyDirectoriesAreFineAndStayAsTheyAre) {
 }
 
 TEST_F(RunFolder, AnotherRunIsRefusedUnlessToBeReplaced) {
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    write_file(root_ / name, "{}\n");
+    EXPECT_THAT(
+        refusal(root_, false),
+        HasSubstr("holds another run (" + std::string(name) + " is there)"));
+    EXPECT_EQ(refusal(root_, true), "accepted");
+    fs::remove(root_ / name);
+  }
+}
+
+TEST_F(RunFolder, ARunWithoutAModelDoesNotStandInTheWay) {
   write_file(root_ / "metrics.jsonl", "{}\n");
-  EXPECT_THAT(refusal(root_, false),
-              HasSubstr("holds another run (metrics.jsonl is there)"));
-  EXPECT_EQ(refusal(root_, true), "accepted");
+  write_file(root_ / "run.toml", "seed = 1\n");
+  EXPECT_EQ(refusal(root_, false), "accepted");
 }
 
 TEST_F(RunFolder, AFileIsNoDirectory) {
@@ -59,6 +69,18 @@ TEST_F(RunFolder, LineFileEmptiesAndGrowsByLines) {
   file.append("{\"step\":1}");
   file.append("{\"step\":2}");
   EXPECT_EQ(read_file(path), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_F(RunFolder, LineFileGoesOnUnderAnotherName) {
+  write_file(root_ / "metrics.jsonl", "old\n");
+  LineFile file(root_ / "unsaved");
+  file.append("1");
+  file.rename(root_ / "metrics.jsonl");
+  file.rename(root_ / "metrics.jsonl");
+  file.append("2");
+  EXPECT_EQ(read_file(root_ / "metrics.jsonl"), "1\n2\n");
+  EXPECT_FALSE(fs::exists(root_ / "unsaved"));
+  EXPECT_THROW(file.rename(root_ / "missing" / "metrics.jsonl"), Error);
 }
 
 TEST_F(RunFolder, LineFileNamesThePathThatFails) {

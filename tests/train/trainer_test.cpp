@@ -239,5 +239,28 @@ TEST(Evaluation, PutsTheModeBackAndAgreesWithPredictions) {
   EXPECT_FALSE(evaluate(model, texts, 4, kPad, [] { return true; }));
 }
 
+TEST(Evaluation, RefusesOutputsThatAreNotFinite) {
+  nn::BigBirdClassifier model(tiny_config(1));
+  const c10::NoGradGuard no_grad;
+  for (const auto& [name, weight] : model.named_parameters()) {
+    if (name == "classifier.out_proj.bias") {
+      weight[0].fill_(std::nan(""));
+    }
+  }
+  const data::Dataset texts = tiny_dataset(4, 60, 100);
+  const auto error_of = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(error_of([&] { evaluate(model, texts, 4, kPad); }),
+              HasSubstr("outputs are not finite"));
+  EXPECT_THAT(error_of([&] { predict(model, texts, 4, kPad); }),
+              HasSubstr("outputs are not finite"));
+}
+
 }  // namespace
 }  // namespace remat::train

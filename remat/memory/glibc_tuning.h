@@ -3,11 +3,11 @@
 
 namespace remat {
 
-// Makes glibc keep freed blocks instead of handing them back to the system:
-// by default it maps every large tensor afresh, and most of a training step is
-// then the kernel zeroing pages. For the whole process; call it first in main.
-// The price: freed memory stays resident until the process ends.
-// benchmarks/allocator_step measures the difference.
+// Makes glibc keep freed blocks instead of handing them back to the system,
+// from the first step on: a large tensor in a mapping of its own costs the
+// kernel's zeroing of its pages each time, half as much time again for a step.
+// For the whole process; call it first in main. The price: freed memory stays
+// resident, and the heap fragments. benchmarks/allocator measures both.
 //
 // Returns false where the C library is another one, or refuses.
 bool tune_glibc_allocator();

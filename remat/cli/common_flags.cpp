@@ -8,7 +8,7 @@
 #include "remat/base/log.h"
 #include "remat/base/suggest.h"
 #include "remat/cli/config_file.h"
-#include "remat/memory/glibc_tuning.h"
+#include "remat/memory/cpu_allocator.h"
 #include "remat/memory/threads.h"
 
 namespace remat::cli {
@@ -39,8 +39,8 @@ void add_common_flags(Flags& flags, CommonOptions& options) {
   flags.add("threads", &options.threads, "N",
             "Threads that compute (default all cores)");
   flags.add("allocator", &options.allocator, "KIND",
-            "tuned keeps freed memory for\nthe next step, glibc-default does "
-            "not");
+            "caching uses the memory of large\ntensors again, system leaves "
+            "it to libtorch\nand the C library");
   flags.add("json", &options.json, "", "Results as JSON");
   flags.add("quiet", &options.quiet, "", "Only results and errors");
   flags.add("verbose", &options.verbose, "", "Say more of what is done");
@@ -53,12 +53,12 @@ void apply(CommonOptions& options, const std::string& command) {
   set_log_level(options.quiet     ? LogLevel::kQuiet
                 : options.verbose ? LogLevel::kVerbose
                                   : LogLevel::kNormal);
-  const std::vector<std::string> allocators{"tuned", "glibc-default"};
-  if (options.allocator == "tuned") {
-    tune_glibc_allocator();
-  } else if (options.allocator != "glibc-default") {
+  const std::vector<std::string> allocators{"caching", "system"};
+  if (options.allocator == "caching") {
+    install_cpu_allocator();
+  } else if (options.allocator != "system") {
     fail_usage(command, "--allocator is ", options.allocator,
-               "; it must be tuned or glibc-default",
+               "; it must be caching or system",
                did_you_mean(options.allocator, allocators));
   }
   const int64_t threads = options.threads.value_or(default_compute_threads());

@@ -13,7 +13,7 @@ namespace remat::cli {
 
 struct CommonOptions {
   std::optional<int64_t> threads;  // default: all cores
-  std::string allocator = "tuned";
+  std::string allocator = "caching";
   bool json = false;
   bool quiet = false;
   bool verbose = false;

@@ -9,9 +9,10 @@
 namespace remat {
 namespace {
 
-int64_t status_bytes(const std::string& field) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
+// The field of a file of lines "Field:   123 kB".
+int64_t field_bytes(const char* file, const std::string& field) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
     if (line.rfind(field + ":", 0) == 0) {
       std::istringstream words(line.substr(field.size() + 1));
       int64_t kib = 0;
@@ -20,13 +21,20 @@ int64_t status_bytes(const std::string& field) {
       }
     }
   }
-  fail("memory", "/proc/self/status has no line ", field);
+  fail("memory", file, " has no line ", field);
 }
 
 }  // namespace
 
-int64_t resident_bytes() { return status_bytes("VmRSS"); }
+int64_t resident_bytes() { return field_bytes("/proc/self/status", "VmRSS"); }
 
-int64_t peak_resident_bytes() { return status_bytes("VmHWM"); }
+int64_t peak_resident_bytes() {
+  return field_bytes("/proc/self/status", "VmHWM");
+}
+
+int64_t available_bytes() {
+  return field_bytes("/proc/meminfo", "MemAvailable") +
+         field_bytes("/proc/meminfo", "SwapFree");
+}
 
 }  // namespace remat

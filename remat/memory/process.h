@@ -10,4 +10,9 @@ namespace remat {
 int64_t resident_bytes();
 int64_t peak_resident_bytes();
 
+// Memory, swap space included, that the system could give to processes without
+// killing one (MemAvailable and SwapFree of /proc/meminfo), in bytes. Limits of
+// a control group are not seen.
+int64_t available_bytes();
+
 }  // namespace remat

@@ -80,7 +80,7 @@ threads 0 from 1 to 1024
 max-seq-length 257 from 3 to 256, the max_position_embeddings
 max-seq-length 0 from 3 to 256
 vocab-size 0 from 1 to
-allocator tunde did you mean tuned\?
+allocator cachign did you mean caching\?
 FLAGS
 for value in banana yes 2; do
   refused "\[train\] --json is \"$value\"; it must be true or false" \

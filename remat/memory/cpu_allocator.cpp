@@ -1,0 +1,79 @@
+#include "remat/memory/cpu_allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+
+#include <atomic>
+#include <cstring>
+
+namespace remat {
+namespace {
+
+// Smaller blocks waste too much of their last page, and are no burden on the C
+// library.
+constexpr size_t kLargeBytes = size_t{64} << 10;
+
+// Never destroyed: tensors may outlive every static object.
+std::atomic<PageArena*> arena{nullptr};
+
+void free_block(void* block) {
+  if (block == nullptr) {
+    return;
+  }
+  c10::profiledCPUMemoryReporter().Delete(block);
+  PageArena& large = *arena;
+  if (large.owns(block)) {
+    large.free(block);
+  } else {
+    c10::free_cpu(block);
+  }
+}
+
+c10::DataPtr allocate_block(size_t bytes) {
+  void* block = nullptr;
+  if (bytes >= kLargeBytes) {
+    block = arena.load()->allocate(bytes);
+  } else if (bytes > 0) {
+    block = c10::alloc_cpu(bytes);
+  }
+  if (block != nullptr) {
+    c10::profiledCPUMemoryReporter().New(block, bytes);
+  }
+  return {block, block, &free_block, c10::Device(c10::DeviceType::CPU)};
+}
+
+class CpuAllocator final : public c10::Allocator {
+ public:
+  // Constant in libtorch 1.13 and not in later versions: one of the two
+  // overrides, the other is never called.
+  // NOLINTNEXTLINE(modernize-use-override)
+  c10::DataPtr allocate(size_t bytes) const { return allocate_block(bytes); }
+  // NOLINTNEXTLINE(modernize-use-override)
+  c10::DataPtr allocate(size_t bytes) { return allocate_block(bytes); }
+
+  c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
+
+  // Asked for by later versions only.
+  // NOLINTNEXTLINE(modernize-use-override)
+  void copy_data(void* to, const void* from, size_t bytes) const {
+    std::memcpy(to, from, bytes);
+  }
+};
+
+}  // namespace
+
+void install_cpu_allocator() {
+  if (arena.load() != nullptr) {
+    return;
+  }
+  arena = new PageArena;
+  // Above libtorch's own, of priority 0.
+  c10::SetCPUAllocator(new CpuAllocator, /*priority=*/1);
+}
+
+PageArenaStats cpu_allocator_stats() {
+  PageArena* const installed = arena;
+  return installed == nullptr ? PageArenaStats{} : installed->stats();
+}
+
+}  // namespace remat

@@ -1,0 +1,21 @@
+// libtorch's CPU memory from an arena that keeps its pages.
+#pragma once
+
+#include "remat/memory/page_arena.h"
+
+namespace remat {
+
+// From now on large CPU tensors live in a PageArena (page_arena.h) of this
+// process: freed memory serves the next tensor without page faults, and the
+// process holds hardly more than its tensors needed at once. Smaller ones stay
+// with the C library. For the whole process and for good: call it early in
+// main, before other threads use tensors. Further calls do nothing.
+//
+// MemoryMeter and libtorch's profiler count as before. Instead of c10::Error, a
+// tensor for which there is no memory throws remat::Error.
+void install_cpu_allocator();
+
+// Of that arena; all zero before it is installed.
+PageArenaStats cpu_allocator_stats();
+
+}  // namespace remat

@@ -26,6 +26,10 @@ ConfigEntry make_entry(std::string key, const toml::node& node) {
     const auto end = std::to_chars(text, text + sizeof text, number->get());
     entry.kind = ValueKind::kNumber;
     entry.text.assign(text, end.ptr);
+    // 1.0 is no whole number, and must not look like one in an error.
+    if (entry.text.find_first_of(".en") == std::string::npos) {
+      entry.text += ".0";
+    }
   } else if (const auto* string = node.as_string()) {
     entry.kind = ValueKind::kString;
     entry.text = string->get();

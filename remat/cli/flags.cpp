@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 #include <deque>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "remat/base/error.h"
@@ -180,6 +181,10 @@ void Flags::set_examples(const std::string& text) { impl_->app.footer(text); }
 
 bool Flags::parse(std::vector<std::string> arguments) {
   for (std::string& argument : arguments) {
+    // From here on they are files, whatever they look like.
+    if (argument == "--") {
+      break;
+    }
     if (argument.starts_with("--")) {
       const size_t end = std::min(argument.find('='), argument.size());
       argument = dashes(argument.substr(0, end)) + argument.substr(end);
@@ -274,6 +279,7 @@ std::vector<std::string> Flags::names() const {
 }
 
 void Flags::read_config(const std::string& path) {
+  std::map<std::string, int> lines;
   for (const ConfigEntry& entry : read_config_file(command_, path)) {
     const std::string where =
         str("[", command_, "] ", path, ":", entry.line, ": ");
@@ -284,6 +290,12 @@ void Flags::read_config(const std::string& path) {
                            did_you_mean(name, names()),
                            " The options are those of remat ", command_,
                            " --help, without the dashes in front."));
+    }
+    // max-steps and max_steps are one.
+    const auto [first, is_new] = lines.emplace(name, entry.line);
+    if (!is_new) {
+      throw UsageError(str(where, entry.key, " stands in line ", first->second,
+                           " already."));
     }
     if (flag->option->count() > 0) {
       continue;

@@ -156,7 +156,7 @@ bool choose_labels(nn::BigBirdConfig& config,
 void check_labels(const std::vector<data::Record>& records,
                   const data::LabelSet& labels, const std::string& source) {
   for (const data::Record& record : records) {
-    labels.index(record.label, source);
+    labels.index(record, source);
   }
 }
 

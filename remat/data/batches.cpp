@@ -111,7 +111,7 @@ Dataset encode_records(const std::vector<Record>& records,
   dataset.examples.resize(records.size());
   // Before the texts, which take long: an unknown label shows at once.
   for (size_t i = 0; labels != nullptr && i < records.size(); ++i) {
-    dataset.examples[i].label = labels->index(records[i].label, source);
+    dataset.examples[i].label = labels->index(records[i], source);
   }
   std::atomic<int64_t> truncated{0};
   in_threads(records.size(), threads, [&](size_t i) {

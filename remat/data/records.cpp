@@ -112,6 +112,7 @@ Record record_of(std::string_view line, const Position& position,
                wanted_object(columns));
   };
   Record record;
+  record.line = static_cast<int64_t>(position.line);
   JsonMember& text = find(columns.text);
   if (text.kind != JsonKind::kString) {
     position.fail(text.column,
@@ -190,6 +191,7 @@ std::vector<Record> parse_csv(std::string_view text, std::string_view source,
       check_filled(what, field.value, {source, field.line}, field.column);
     };
     Record record;
+    record.line = static_cast<int64_t>(fields[0].line);
     check("text", fields[text_column]);
     if (columns.need_label) {
       check("label", fields[label_column]);
@@ -282,11 +284,11 @@ LabelSet::LabelSet(std::vector<std::string> names) : names_(std::move(names)) {
   }
 }
 
-int64_t LabelSet::index(const std::string& label,
-                        std::string_view source) const {
-  const auto found = indices_.find(label);
+int64_t LabelSet::index(const Record& record, std::string_view source) const {
+  const auto found = indices_.find(record.label);
   if (found == indices_.end()) {
-    fail_usage("data", source, ": the label \"", label,
+    const std::string line = record.line > 0 ? str(":", record.line) : "";
+    fail_usage("data", source, line, ": the label \"", record.label,
                "\" does not occur in training; the known labels are ",
                quoted_list(names_));
   }

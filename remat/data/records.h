@@ -13,6 +13,7 @@ namespace remat::data {
 struct Record {
   std::string text;
   std::string label;  // empty where labels are not asked for
+  int64_t line = 0;   // of the file, from 1 on; 0: unknown
 };
 
 struct RecordColumns {
@@ -48,8 +49,9 @@ class LabelSet {
   int64_t size() const { return static_cast<int64_t>(names_.size()); }
   const std::vector<std::string>& names() const { return names_; }
 
-  // Throws UsageError naming label, source and the known labels.
-  int64_t index(const std::string& label, std::string_view source) const;
+  // Of the record's label. Throws UsageError naming label, source, line and the
+  // known labels.
+  int64_t index(const Record& record, std::string_view source) const;
 
  private:
   std::vector<std::string> names_;

@@ -124,6 +124,8 @@ printf 'seed = 1\nmax-seq-lenght = 128\n' |
   toml 'run.toml:2: unknown option max-seq-lenght; did you mean max-seq-length\?'
 echo '[train]' | toml 'run.toml:1: unknown option train'
 echo 'max-steps = "many"' | toml 'run.toml:1: max-steps is many; it must be a whole'
+echo 'seed = 1.0' | toml 'run.toml:1: seed is 1.0; it must be a whole'
+printf 'max-steps = 1\nmax_steps = 2\n' | toml 'run.toml:2: max_steps stands in line 1 already'
 echo 'text-column = 3' | toml 'run.toml:1: text-column is 3; it must be a string'
 echo 'learning-rate = nan' >run.toml
 refused '--learning-rate is nan' train --model config.json --output-dir out \

@@ -163,7 +163,7 @@ TEST(Labels, AreSortedByValueThenText) {
   EXPECT_EQ(labels.names(),
             (std::vector<std::string>{"-1", "09", "9", "10", "a", "b"}));
   EXPECT_EQ(labels.size(), 6);
-  EXPECT_EQ(labels.index("10", "a.csv"), 3);
+  EXPECT_EQ(labels.index({"t", "10"}, "a.csv"), 3);
 }
 
 TEST(Labels, NamesWhatIsWrong) {
@@ -177,15 +177,15 @@ TEST(Labels, NamesWhatIsWrong) {
             }),
             "[data] the label \"x\" stands twice in the list");
   EXPECT_EQ(thrown_text([] {
-              LabelSet({"x", "y"}).index("z", "v.csv");
+              LabelSet({"x", "y"}).index({"t", "z", 7}, "v.csv");
             }),
-            "[data] v.csv: the label \"z\" does not occur in training; the "
+            "[data] v.csv:7: the label \"z\" does not occur in training; the "
             "known labels are \"x\", \"y\"");
   std::vector<std::string> many;
   for (int i = 100; i < 150; ++i) {
     many.push_back(str(i));
   }
-  const auto text = thrown_text([&] { LabelSet(many).index("z", "v.csv"); });
+  const auto text = thrown_text([&] { LabelSet(many).index({"t", "z"}, "v.csv"); });
   EXPECT_NE(text.find("\"119\" and 30 more"), std::string::npos) << text;
 }
 

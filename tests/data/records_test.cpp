@@ -185,7 +185,9 @@ TEST(Labels, NamesWhatIsWrong) {
   for (int i = 100; i < 150; ++i) {
     many.push_back(str(i));
   }
-  const auto text = thrown_text([&] { LabelSet(many).index({"t", "z"}, "v.csv"); });
+  const auto text = thrown_text([&] {
+    LabelSet(many).index({"t", "z"}, "v.csv");
+  });
   EXPECT_NE(text.find("\"119\" and 30 more"), std::string::npos) << text;
 }
 

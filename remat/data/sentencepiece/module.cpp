@@ -2,12 +2,23 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
+#include <utility>
+
 #include "remat/data/sentencepiece_library.h"
+
+// A vector of ids is the form of all versions; the newest would rather have a
+// span.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace remat::data {
 namespace {
 
-std::string error_text(const sentencepiece::util::Status& status) {
+// SentencePiece's own or Abseil's, by version.
+using Status =
+    decltype(std::declval<const sentencepiece::SentencePieceProcessor&>()
+                 .status());
+
+std::string error_text(const Status& status) {
   return status.ok() ? std::string() : status.ToString();
 }
 
@@ -42,7 +53,7 @@ class Lines final : public sentencepiece::SentenceIterator {
   bool done() const override { return next_ >= lines_.size(); }
   void Next() override { ++next_; }
   const std::string& value() const override { return lines_[next_]; }
-  sentencepiece::util::Status status() const override { return {}; }
+  Status status() const override { return {}; }
 
  private:
   const std::vector<std::string>& lines_;

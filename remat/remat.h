@@ -6,3 +6,4 @@
 #include "remat/runtime/checkpoint.h"
 #include "remat/runtime/dropout.h"
 #include "remat/runtime/recompute_context.h"
+#include "remat/runtime/saved_tensor_hooks.h"

@@ -4,7 +4,9 @@
 
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
+#include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace remat::detail {
@@ -18,12 +20,22 @@ class SavedTensorHandler {
   virtual std::unique_ptr<torch::autograd::SavedVariableHooks> make_hooks() = 0;
 };
 
-using HookStack = std::vector<std::shared_ptr<SavedTensorHandler>>;
+struct HookStack {
+  std::vector<std::shared_ptr<SavedTensorHandler>> handlers;
+  // Why no entry may be pushed, innermost last; empty: it may.
+  std::vector<std::string> disabled;
+};
 
 // The hooks for one saved tensor; null with an empty stack.
 std::unique_ptr<torch::autograd::SavedVariableHooks> innermost_hooks();
 
-// Pushes an entry; pops it at scope end.
+// No entry may be pushed until enable_hooks(); calls nest. Throws Error where
+// entries stand.
+void disable_hooks(std::string message);
+void enable_hooks();
+
+// Pushes an entry; pops it at scope end. Throws Error with the message of
+// disable_hooks().
 class HookScope {
  public:
   explicit HookScope(std::shared_ptr<SavedTensorHandler> handler);
@@ -43,6 +55,22 @@ class HookStackSwap {
 
  private:
   HookStack outer_;
+};
+
+// How many entries there are.
+size_t hook_depth();
+
+// Takes all entries but the outermost `depth` away; puts them back at scope
+// end.
+class OuterHooksScope {
+ public:
+  explicit OuterHooksScope(size_t depth);
+  ~OuterHooksScope();
+  OuterHooksScope(const OuterHooksScope&) = delete;
+  OuterHooksScope& operator=(const OuterHooksScope&) = delete;
+
+ private:
+  std::vector<std::shared_ptr<SavedTensorHandler>> inner_;
 };
 
 }  // namespace remat::detail

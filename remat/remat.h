@@ -5,5 +5,7 @@
 #include "remat/base/version.h"
 #include "remat/runtime/checkpoint.h"
 #include "remat/runtime/dropout.h"
+#include "remat/runtime/policy.h"
 #include "remat/runtime/recompute_context.h"
+#include "remat/runtime/recompute_group.h"
 #include "remat/runtime/saved_tensor_hooks.h"

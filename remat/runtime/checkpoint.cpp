@@ -6,6 +6,7 @@
 #include "remat/runtime/context_guard.h"
 #include "remat/runtime/engine.h"
 #include "remat/runtime/hook_stack.h"
+#include "remat/runtime/kept_results.h"
 #include "remat/runtime/region.h"
 
 namespace remat {
@@ -18,6 +19,39 @@ CheckpointOptions& CheckpointOptions::preserve_rng_state(bool on) {
 CheckpointOptions& CheckpointOptions::determinism_check(
     DeterminismCheck check) {
   determinism_check_ = check;
+  return *this;
+}
+
+CheckpointOptions& CheckpointOptions::generators(
+    const std::vector<at::Generator>& generators) {
+  states_.push_back(detail::generator_state(generators));
+  return *this;
+}
+
+CheckpointOptions& CheckpointOptions::buffers(std::vector<at::Tensor> tensors) {
+  buffers_.insert(buffers_.end(), tensors.begin(), tensors.end());
+  return *this;
+}
+
+CheckpointOptions& CheckpointOptions::module_buffers(bool on) {
+  module_buffers_ = on;
+  return *this;
+}
+
+CheckpointOptions& CheckpointOptions::policy(Policy policy) {
+  policy_ = std::move(policy);
+  return *this;
+}
+
+CheckpointOptions& CheckpointOptions::clone_inputs(bool on) {
+  clone_inputs_ = on;
+  return *this;
+}
+
+CheckpointOptions& CheckpointOptions::on_recompute(std::function<void()> begin,
+                                                   std::function<void()> end) {
+  recompute_begin_ = std::move(begin);
+  recompute_end_ = std::move(end);
   return *this;
 }
 
@@ -35,6 +69,17 @@ CheckpointOptions& CheckpointOptions::name(std::string name) {
   name_ = std::move(name);
   return *this;
 }
+
+namespace {
+
+thread_local std::optional<bool> early_stop_of_scope;
+
+}  // namespace
+
+EarlyStopScope::EarlyStopScope(bool on)
+    : outer_(std::exchange(early_stop_of_scope, on)) {}
+
+EarlyStopScope::~EarlyStopScope() { early_stop_of_scope = outer_; }
 
 namespace detail {
 namespace {
@@ -61,12 +106,23 @@ struct RegionScope::State {
   State(CheckpointOptions options, bool may_stop,
         std::shared_ptr<RegionFunction> function,
         const std::vector<at::Tensor>& inputs) {
-    options.early_stop_ = options.early_stop_ && may_stop;
-    if (const auto seed = region_seed(options)) {
-      seed_scope.emplace(*seed);
+    {
+      const OperatorScope unseen(nullptr);
+      options.early_stop_ =
+          may_stop && early_stop_of_scope.value_or(options.early_stop_);
+      if (const auto seed = region_seed(options)) {
+        seed_scope.emplace(*seed);
+      }
+      region = std::make_shared<Region>(options, std::move(function), inputs);
+      hooks.emplace(slot_handler(region));
+      region->forward_begins();
     }
-    region = std::make_shared<Region>(options, std::move(function), inputs);
-    hooks.emplace(slot_handler(region));
+    if (KeptResults* const kept = region->kept()) {
+      recorder.emplace(*kept);
+      operators.emplace(&*recorder);
+    } else if (current_interceptor() != nullptr) {
+      operators.emplace(nullptr);
+    }
   }
   ~State() { region->forward_ended(); }
 
@@ -74,6 +130,8 @@ struct RegionScope::State {
   DepthGuard depth;
   std::shared_ptr<Region> region;
   std::optional<HookScope> hooks;
+  std::optional<ResultRecorder> recorder;
+  std::optional<OperatorScope> operators;
 };
 
 PlainScope::PlainScope(const CheckpointOptions& options) {

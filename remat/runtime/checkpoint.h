@@ -22,7 +22,9 @@
 #include <utility>
 #include <vector>
 
+#include "remat/runtime/policy.h"
 #include "remat/runtime/recompute_context.h"
+#include "remat/runtime/region_state.h"
 #include "remat/runtime/visit_tensors.h"
 
 namespace remat {
@@ -31,11 +33,13 @@ namespace remat {
 enum class DeterminismCheck {
   kNone,      // only their count
   kMetadata,  // count, shape, dtype and device of each
+  kValues,    // a hash of every value too: each costs a pass over the tensor,
+              // in forward and again in backward. For looking for errors.
 };
 
 // The recomputation of a region did not repeat its forward: another number of
-// saved tensors, or tensors of another shape, dtype or device. The text lists
-// every difference with its position.
+// saved tensors, or tensors of another shape, dtype, device or value. The text
+// lists every difference with its position.
 class CheckpointError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -44,16 +48,55 @@ class CheckpointError : public std::runtime_error {
 struct CheckpointOptions {
   // Replay ATen's random generators (of the CPU and of every device that holds
   // an input) in the recomputation, and put them back after it. Costs a copy
-  // of 5 KB a region on the CPU. Off: torch::dropout and the like draw anew,
-  // and gradients are wrong where the region calls them; remat::Dropout is
-  // still replayed. Default true.
+  // of 5 KB on the CPU, which regions share between which nothing was drawn.
+  // Off: torch::dropout and the like draw anew, and gradients are wrong where
+  // the region calls them; remat::Dropout is still replayed. Default true.
   CheckpointOptions& preserve_rng_state(bool on);
 
   // Default kMetadata.
   CheckpointOptions& determinism_check(DeterminismCheck check);
 
+  // Replay these generators too: for a region that draws from generators of its
+  // own. Whatever preserve_rng_state() is. Default none.
+  CheckpointOptions& generators(const std::vector<at::Generator>& generators);
+
+  // Tensors that the region changes in place besides what it returns, such as
+  // running statistics: the recomputation finds them as the forward did, and
+  // leaves them as it found them, so that they change once. Copied in each
+  // forward. A module's own need not be named where the module is the function:
+  // checkpoint(batch_norm, x). Default none.
+  CheckpointOptions& buffers(std::vector<at::Tensor> tensors);
+
+  // For a module as the function: treat its buffers() so. Default true.
+  CheckpointOptions& module_buffers(bool on);
+
+  // The same for any other copyable value that the region changes: a counter, a
+  // cache of tensors. Tensors in it are copied as handles; name those whose
+  // values change in buffers(). The value must outlive the region's graph.
+  template <class T>
+  CheckpointOptions& state(T& value) {
+    static_assert(!std::is_base_of_v<at::Tensor, T>,
+                  "a tensor's values are kept by buffers({tensor})");
+    states_.push_back(detail::value_state(value));
+    return *this;
+  }
+
+  // Keep some results of the forward, which are then not computed again; see
+  // policy.h. Default: none.
+  CheckpointOptions& policy(Policy policy);
+
+  // Let the region change its inputs in place: it keeps copies of them, which
+  // take memory, and recomputes from those. Default false: it is an error.
+  CheckpointOptions& clone_inputs(bool on);
+
+  // Called when a recomputation begins and when it ends, also when it stops
+  // early or fails. Default none.
+  CheckpointOptions& on_recompute(std::function<void()> begin,
+                                  std::function<void()> end);
+
   // Stop the recomputation as soon as the last value that backward can ask for
-  // is there. Side effects after that point do not happen again. Default true.
+  // is there. Side effects after that point do not happen again. An
+  // EarlyStopScope around the call wins. Default true.
   CheckpointOptions& early_stop(bool on);
 
   // Opens a SeedScope of this seed around the region. Default: none, so that
@@ -66,8 +109,28 @@ struct CheckpointOptions {
   bool preserve_rng_state_ = true;
   DeterminismCheck determinism_check_ = DeterminismCheck::kMetadata;
   bool early_stop_ = true;
+  bool module_buffers_ = true;
+  bool clone_inputs_ = false;
   std::optional<uint64_t> seed_;
+  std::optional<Policy> policy_;
   std::string name_;
+  std::vector<at::Tensor> buffers_;
+  std::vector<detail::SnapshotState> states_;
+  std::function<void()> recompute_begin_;
+  std::function<void()> recompute_end_;
+};
+
+// While it lives, regions whose forward begins in this thread stop early, or do
+// not, whatever their options say. Scopes nest; the innermost counts.
+class EarlyStopScope {
+ public:
+  explicit EarlyStopScope(bool on);
+  ~EarlyStopScope();
+  EarlyStopScope(const EarlyStopScope&) = delete;
+  EarlyStopScope& operator=(const EarlyStopScope&) = delete;
+
+ private:
+  std::optional<bool> outer_;
 };
 
 namespace detail {
@@ -82,6 +145,19 @@ class RegionFunction {
 
 // False with gradients off or in inference mode: then nothing is saved.
 bool regions_are_needed();
+
+// A function that is a module, or holds one: it has buffers() of its own.
+template <class Fn>
+CheckpointOptions with_module_buffers(CheckpointOptions options, const Fn& fn) {
+  if constexpr (requires { std::vector<at::Tensor>(fn->buffers()); }) {
+    if (options.module_buffers_) {
+      for (at::Tensor& buffer : fn->buffers()) {
+        options.buffers_.push_back(std::move(buffer));
+      }
+    }
+  }
+  return options;
+}
 
 // What of the options holds without a region: the SeedScope of seed().
 class PlainScope {
@@ -188,7 +264,8 @@ detail::RegionResult<Fn, Inputs...> checkpoint(const CheckpointOptions& options,
   // with.
   constexpr bool kMayStop =
       !std::is_nothrow_invocable_v<std::decay_t<Fn>&, std::decay_t<Inputs>&...>;
-  detail::RegionScope scope(options, kMayStop, call, call->take_tensors());
+  detail::RegionScope scope(detail::with_module_buffers(options, call->fn()),
+                            kMayStop, call, call->take_tensors());
   detail::RegionResult<Fn, Inputs...> result =
       std::apply(call->fn(), arguments);
   scope.check_inputs();

@@ -20,18 +20,25 @@ using torch::autograd::variable_list;
 // its tests.
 const auto kBackwardSlot = c10::DebugInfoKind::TEST_INFO_2;
 
+thread_local std::shared_ptr<BackwardPass> pass_of_group;
+
 class HookEngine final : public Engine {
  public:
   variable_list execute(const edge_list& roots, const variable_list& inputs,
                         bool keep_graph, bool create_graph,
                         bool accumulate_grad,
                         const edge_list& outputs = {}) override {
-    static std::atomic<uint64_t> passes{0};
-    const auto pass = std::make_shared<BackwardPass>(++passes);
+    const bool is_of_group =
+        pass_of_group != nullptr && current_backward_pass() == nullptr;
+    const auto pass = is_of_group ? pass_of_group : new_backward_pass();
     struct EndAtExit {
-      BackwardPass& pass;
-      ~EndAtExit() { pass.end(); }
-    } end_at_exit{*pass};
+      BackwardPass* pass;
+      ~EndAtExit() {
+        if (pass != nullptr) {
+          pass->end();
+        }
+      }
+    } end_at_exit{is_of_group ? nullptr : pass.get()};
     const c10::DebugInfoGuard guard(kBackwardSlot, pass);
     return Engine::execute(roots, inputs, keep_graph, create_graph,
                            accumulate_grad, outputs);
@@ -68,6 +75,17 @@ void BackwardPass::end() {
       listener->backward_ended(id_);
     }
   }
+}
+
+std::shared_ptr<BackwardPass> new_backward_pass() {
+  static std::atomic<uint64_t> passes{0};
+  return std::make_shared<BackwardPass>(++passes);
+}
+
+std::shared_ptr<BackwardPass> backward_pass_of_group() { return pass_of_group; }
+
+void set_backward_pass_of_group(std::shared_ptr<BackwardPass> pass) {
+  pass_of_group = std::move(pass);
 }
 
 BackwardPass* current_backward_pass() {

@@ -18,8 +18,9 @@ class BackwardListener {
   virtual void backward_ended(uint64_t backward_id) = 0;
 };
 
-// One call of Engine::execute. Rides in the thread-local debug information,
-// which libtorch hands on to the engine's own threads.
+// One call of Engine::execute, or those of a RecomputeGroup. Rides in the
+// thread-local debug information, which libtorch hands on to the engine's own
+// threads.
 class BackwardPass final : public c10::DebugInfoBase {
  public:
   explicit BackwardPass(uint64_t id) : id_(id) {}
@@ -36,6 +37,14 @@ class BackwardPass final : public c10::DebugInfoBase {
 
 // The innermost backward pass that this thread works for; null outside of any.
 BackwardPass* current_backward_pass();
+
+// With an id of its own.
+std::shared_ptr<BackwardPass> new_backward_pass();
+
+// What backward passes of this thread belong to, if they begin outside of any
+// other; null without a RecomputeGroup.
+std::shared_ptr<BackwardPass> backward_pass_of_group();
+void set_backward_pass_of_group(std::shared_ptr<BackwardPass> pass);
 
 // Makes libtorch use the engine with hooks, once a process. Throws UsageError
 // if an engine that is not libtorch's own is installed (libtorch_python brings

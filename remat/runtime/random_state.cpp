@@ -1,5 +1,6 @@
 #include "remat/runtime/random_state.h"
 
+#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 
@@ -28,12 +29,24 @@ std::vector<at::Generator> default_generators(
   return generators;
 }
 
+// A state of 5 KB is most of what a small region holds, and regions that draw
+// nothing leave it as it was: they share one tensor.
+at::Tensor shared_state(const at::Generator& generator) {
+  thread_local std::pair<c10::GeneratorImpl*, at::Tensor> last;
+  at::Tensor state = generator.get_state();
+  if (last.first != generator.unsafeGetGeneratorImpl() ||
+      !at::equal(last.second, state)) {
+    last = {generator.unsafeGetGeneratorImpl(), std::move(state)};
+  }
+  return last.second;
+}
+
 }  // namespace
 
 RandomState::RandomState(std::vector<at::Generator> generators) {
   for (at::Generator& generator : generators) {
     const std::lock_guard lock(generator.mutex());
-    at::Tensor state = generator.get_state();
+    at::Tensor state = shared_state(generator);
     states_.emplace_back(std::move(generator), std::move(state));
   }
 }

@@ -14,6 +14,9 @@ class RandomState {
  public:
   explicit RandomState(const std::vector<at::Tensor>& tensors);
 
+  // Taken from these.
+  explicit RandomState(std::vector<at::Generator> generators);
+
   // Sets the generators to the state taken.
   void restore() const;
 
@@ -21,8 +24,6 @@ class RandomState {
   RandomState now() const;
 
  private:
-  explicit RandomState(std::vector<at::Generator> generators);
-
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
 

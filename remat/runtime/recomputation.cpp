@@ -7,6 +7,7 @@
 
 #include "remat/base/error.h"
 #include "remat/runtime/context_guard.h"
+#include "remat/runtime/value_hash.h"
 
 namespace remat::detail {
 namespace {
@@ -29,6 +30,7 @@ class RecomputedHooks final : public torch::autograd::SavedVariableHooks {
       : recomputation_(std::move(recomputation)) {}
 
   void call_pack_hook(const at::Tensor& tensor) override {
+    const OperatorScope unseen(nullptr);
     // Undetached it would be a cycle: the tensor owns the node that owns this.
     tensor_ = tensor.detach();
     recomputation_->receive(tensor);
@@ -63,6 +65,51 @@ class ThreadStateGuard {
   std::optional<RandomState> random_;
 };
 
+// What lies outside the region and is its state: as it was in the forward, and
+// at scope end as it was found.
+class StateReplay {
+ public:
+  // From the last to the first, so that of several of one value the first,
+  // taken when the forward began, is what stays.
+  explicit StateReplay(const std::vector<ReplayState>& states) {
+    for (auto replay = states.rbegin(); replay != states.rend(); ++replay) {
+      restores_.push_back((*replay)());
+    }
+  }
+  ~StateReplay() {
+    for (auto restore = restores_.rbegin(); restore != restores_.rend();
+         ++restore) {
+      (*restore)();
+    }
+  }
+  StateReplay(const StateReplay&) = delete;
+  StateReplay& operator=(const StateReplay&) = delete;
+
+ private:
+  std::vector<RestoreState> restores_;
+};
+
+// Tells the user of a recomputation's beginning and end.
+class Notice {
+ public:
+  explicit Notice(const CheckpointOptions& options)
+      : end_(options.recompute_end_) {
+    if (options.recompute_begin_) {
+      options.recompute_begin_();
+    }
+  }
+  ~Notice() {
+    if (end_) {
+      end_();
+    }
+  }
+  Notice(const Notice&) = delete;
+  Notice& operator=(const Notice&) = delete;
+
+ private:
+  const std::function<void()>& end_;
+};
+
 }  // namespace
 
 Recomputation::Recomputation(Region& region, Region::Values& values)
@@ -82,6 +129,10 @@ Recomputation::make_hooks() {
 }
 
 void Recomputation::run(std::vector<at::Tensor> inputs) {
+  std::optional<ResultReplay> replay;
+  if (region_.kept_.has_value()) {
+    replay.emplace(*region_.kept_, region_.title());
+  }
   const ThreadStateGuard outer_state(region_.random_state_);
   if (region_.random_state_.has_value()) {
     region_.random_state_->restore();
@@ -93,7 +144,11 @@ void Recomputation::run(std::vector<at::Tensor> inputs) {
   context.recomputing = true;
   const ContextGuard context_guard(context);
   const c10::AutoGradMode with_grad(true);
+  const NoEnclosingRegion no_enclosing;
+  const StateReplay state(region_.states_);
+  const Notice notice(region_.options_);
   const HookStackSwap hooks(shared_from_this());
+  const OperatorScope operators(replay.has_value() ? &*replay : nullptr);
   run_function(std::move(inputs));
   check_count();
   if (!differences_.empty()) {
@@ -137,8 +192,10 @@ void Recomputation::receive(const at::Tensor& tensor) {
     compare(slot, tensor, index);
     if (slot.alive) {
       values_[index] = {};
-      values_[index].tensor = tensor.detach();
-      values_[index].version = version_of(tensor);
+      // A buffer's own memory gets its later values back when this ends.
+      values_[index].tensor =
+          region_.is_buffer(tensor) ? tensor.detach().clone() : tensor.detach();
+      values_[index].version = version_of(values_[index].tensor);
     }
   }
   if (region_.options_.early_stop_ && received_ >= needed_) {
@@ -164,7 +221,7 @@ void Recomputation::compare(const Region::Slot& slot, const at::Tensor& tensor,
     return;
   }
   if (slot.storage.has_value() && tensor.has_storage() &&
-      slot.version != version_of(tensor)) {
+      !region_.is_buffer(tensor) && slot.version != version_of(tensor)) {
     const auto storage = slot.storage->lock();
     if (storage && storage.get() == tensor.storage().unsafeGetStorageImpl()) {
       differences_.push_back(remat::str(
@@ -172,7 +229,13 @@ void Recomputation::compare(const Region::Slot& slot, const at::Tensor& tensor,
           ", comes from outside the region and was changed in place since "
           "its forward: version ",
           slot.version, " then, ", version_of(tensor), " now"));
+      return;
     }
+  }
+  if (slot.hash.has_value() && slot.hash != value_hash(tensor)) {
+    differences_.push_back(remat::str(
+        "tensor ", index, ", ", describe(slot.dtype, slot.sizes, slot.device),
+        ": other values than in forward"));
   }
 }
 

@@ -1,14 +1,20 @@
 #include "remat/runtime/region.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "remat/base/error.h"
 #include "remat/runtime/recomputation.h"
+#include "remat/runtime/value_hash.h"
 
 namespace remat::detail {
 namespace {
+
+// The region whose forward this thread is in.
+thread_local Region* innermost_forward = nullptr;
 
 std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> weak_storage(
     const at::Tensor& tensor) {
@@ -23,6 +29,14 @@ int64_t version_of(const at::Tensor& tensor) {
   return !tensor.defined() || tensor.is_inference()
              ? 0
              : static_cast<int64_t>(tensor._version());
+}
+
+// The input as it is before the region changes it.
+at::Tensor copy_of_input(const at::Tensor& input) {
+  if (!input.defined()) {
+    return input;
+  }
+  return input.detach().clone().requires_grad_(input.requires_grad());
 }
 
 // A saved tensor of the forward: not the tensor, but the number of its slot.
@@ -75,16 +89,42 @@ Region::Region(const CheckpointOptions& options,
       function_(std::move(function)),
       context_(recompute_context()) {
   inputs_.reserve(inputs.size());
-  for (const at::Tensor& input : inputs) {
+  for (const at::Tensor& given : inputs) {
+    const at::Tensor input =
+        options_.clone_inputs_ ? copy_of_input(given) : given;
     if (input.defined() && input.is_leaf() && input.requires_grad()) {
       leaf_accumulators_.push_back(
           torch::autograd::impl::grad_accumulator(input));
     }
     inputs_.emplace_back(input, /*is_output=*/false);
-    input_versions_.emplace_back(input, version_of(input));
+    if (!options_.clone_inputs_) {
+      input_versions_.emplace_back(input, version_of(input));
+    }
+  }
+  if (options_.policy_.has_value()) {
+    kept_.emplace(*options_.policy_, hook_depth());
   }
   if (options_.preserve_rng_state_) {
     random_state_.emplace(inputs);
+  }
+}
+
+void Region::forward_begins() {
+  std::vector<ReplayState> states;
+  if (!options_.buffers_.empty()) {
+    states.push_back(tensor_state(options_.buffers_)());
+  }
+  for (const SnapshotState& take : options_.states_) {
+    states.push_back(take());
+  }
+  enclosing_ = std::exchange(innermost_forward, this);
+  if (states.empty()) {
+    return;
+  }
+  for (Region* region = this; region != nullptr; region = region->enclosing_) {
+    region->states_.insert(region->states_.end(), states.begin(), states.end());
+    region->buffers_.insert(region->buffers_.end(), options_.buffers_.begin(),
+                            options_.buffers_.end());
   }
 }
 
@@ -97,13 +137,14 @@ void Region::check_inputs() const {
           c10::toString(input.scalar_type()), input.sizes(),
           ", in place (version ", version, " before, ", version_of(input),
           " after), and could not be recomputed. Let it work on a copy: "
-          "input.clone()."));
+          "input.clone(), or set clone_inputs(true)."));
     }
   }
 }
 
 void Region::forward_ended() {
   forward_ended_ = true;
+  innermost_forward = std::exchange(enclosing_, nullptr);
   for (const auto& [input, version] : std::exchange(input_versions_, {})) {
     if (version_of(input) != version) {
       inputs_.clear();
@@ -113,17 +154,23 @@ void Region::forward_ended() {
 }
 
 size_t Region::add_slot(const at::Tensor& tensor) {
+  const OperatorScope unseen(nullptr);
   const std::lock_guard lock(mutex_);
-  slots_.push_back({.alive = true,
-                    .dtype = tensor.scalar_type(),
-                    .device = tensor.device(),
-                    .sizes = tensor.sizes().vec(),
-                    .storage = weak_storage(tensor),
-                    .version = version_of(tensor)});
+  slots_.push_back(
+      {.alive = true,
+       .dtype = tensor.scalar_type(),
+       .device = tensor.device(),
+       .sizes = tensor.sizes().vec(),
+       .hash = options_.determinism_check_ == DeterminismCheck::kValues
+                   ? value_hash(tensor)
+                   : std::nullopt,
+       .storage = weak_storage(tensor),
+       .version = version_of(tensor)});
   return slots_.size() - 1;
 }
 
 at::Tensor Region::unpack(size_t slot) {
+  const OperatorScope unseen(nullptr);
   const std::lock_guard lock(mutex_);
   BackwardPass* const backward = current_backward_pass();
   if (backward == nullptr) {
@@ -163,6 +210,11 @@ void Region::recompute(Values& values) {
   inputs.reserve(inputs_.size());
   for (const auto& input : inputs_) {
     inputs.push_back(input.unpack());
+    if (options_.clone_inputs_ && inputs.back().defined()) {
+      // Under grad mode no leaf, so that it may be changed in place.
+      const c10::AutoGradMode with_grad(true);
+      inputs.back() = inputs.back().clone();
+    }
   }
   const auto recomputation = std::make_shared<Recomputation>(*this, values);
   recomputation->run(std::move(inputs));
@@ -203,6 +255,16 @@ at::Tensor Region::hand_out(Value& value, size_t slot) const {
   return again;
 }
 
+bool Region::is_buffer(const at::Tensor& tensor) const {
+  return tensor.has_storage() &&
+         std::any_of(buffers_.begin(), buffers_.end(),
+                     [&tensor](const at::Tensor& buffer) {
+                       return buffer.has_storage() &&
+                              buffer.storage().unsafeGetStorageImpl() ==
+                                  tensor.storage().unsafeGetStorageImpl();
+                     });
+}
+
 void Region::release(size_t slot) {
   // Freed after the lock is: what a tensor's end sets off is not ours to know.
   std::vector<Value> freed;
@@ -225,6 +287,11 @@ void Region::backward_ended(uint64_t backward_id) {
     values_by_backward_.erase(entry);
   }
 }
+
+NoEnclosingRegion::NoEnclosingRegion()
+    : outer_(std::exchange(innermost_forward, nullptr)) {}
+
+NoEnclosingRegion::~NoEnclosingRegion() { innermost_forward = outer_; }
 
 std::string Region::title() const {
   return options_.name_.empty()

@@ -19,8 +19,10 @@
 #include "remat/runtime/checkpoint.h"
 #include "remat/runtime/engine.h"
 #include "remat/runtime/hook_stack.h"
+#include "remat/runtime/kept_results.h"
 #include "remat/runtime/random_state.h"
 #include "remat/runtime/recompute_context.h"
+#include "remat/runtime/region_state.h"
 
 namespace remat::detail {
 
@@ -36,6 +38,13 @@ class Region final : public BackwardListener,
   Region(const CheckpointOptions& options,
          std::shared_ptr<RegionFunction> function,
          const std::vector<at::Tensor>& inputs);
+
+  // Takes what it must replay besides the inputs. Enclosing regions take it
+  // too: their recomputation runs this forward again.
+  void forward_begins();
+
+  // What its policy keeps; null without a policy.
+  KeptResults* kept() { return kept_.has_value() ? &*kept_ : nullptr; }
 
   // After forward: throws CheckpointError if an input was changed in place.
   void check_inputs() const;
@@ -64,6 +73,7 @@ class Region final : public BackwardListener,
     at::ScalarType dtype;
     at::Device device;
     std::vector<int64_t> sizes;
+    std::optional<uint64_t> hash;  // with DeterminismCheck::kValues
     // Identity and version of the memory: a tensor from outside the region
     // must not have changed in between.
     std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage;
@@ -85,6 +95,7 @@ class Region final : public BackwardListener,
 
   void recompute(Values& values);
   at::Tensor hand_out(Value& value, size_t slot) const;
+  bool is_buffer(const at::Tensor& tensor) const;
   std::string title() const;
 
   const CheckpointOptions options_;
@@ -100,6 +111,11 @@ class Region final : public BackwardListener,
   std::vector<std::pair<at::Tensor, int64_t>> input_versions_;
   std::optional<RandomState> random_state_;
   AutocastState autocast_state_;
+  std::optional<KeptResults> kept_;
+  // Its own and those of regions inside it, in the order of their forward.
+  std::vector<ReplayState> states_;
+  std::vector<at::Tensor> buffers_;
+  Region* enclosing_ = nullptr;  // in forward only
   RecomputeContext context_;
   bool forward_ended_ = false;
 
@@ -108,6 +124,18 @@ class Region final : public BackwardListener,
   std::recursive_mutex mutex_;
   std::vector<Slot> slots_;
   std::map<uint64_t, Values> values_by_backward_;
+};
+
+// A recomputation is no part of the forward that it happens to run in.
+class NoEnclosingRegion {
+ public:
+  NoEnclosingRegion();
+  ~NoEnclosingRegion();
+  NoEnclosingRegion(const NoEnclosingRegion&) = delete;
+  NoEnclosingRegion& operator=(const NoEnclosingRegion&) = delete;
+
+ private:
+  Region* outer_;
 };
 
 // The handler of a region's forward.

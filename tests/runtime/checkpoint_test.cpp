@@ -437,6 +437,29 @@ TEST(Checkpoint, RegionsDieWithTheirGraph) {
   EXPECT_EQ(alive.use_count(), 1) << "after backward";
 }
 
+// A region is recomputed when a gradient for it is there, not before, and once.
+TEST(Checkpoint, RecomputesInTheOrderOfBackward) {
+  const at::Tensor x = leaf({4});
+  std::vector<std::string> events;
+  at::Tensor y = x;
+  for (const char* const name : {"a", "b", "c"}) {
+    y = checkpoint(
+        CheckpointOptions().on_recompute(
+            [&events, name] {
+              events.push_back(std::string("recompute ") + name);
+            },
+            nullptr),
+        [](const at::Tensor& t) { return t.sin().exp() * t.cos(); }, y);
+    y.register_hook([&events, name](const at::Tensor&) {
+      events.push_back(std::string("gradient ") + name);
+    });
+  }
+  grad({y.sum()}, {x});
+  EXPECT_THAT(events, ::testing::ElementsAre("gradient c", "recompute c",
+                                             "gradient b", "recompute b",
+                                             "gradient a", "recompute a"));
+}
+
 TEST(Checkpoint, BackwardsFromSeveralThreads) {
   const at::Tensor x = leaf({16});
   const at::Tensor y =

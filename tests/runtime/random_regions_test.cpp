@@ -13,19 +13,29 @@
 namespace remat {
 namespace {
 
-// A tree: a leaf is one operation, an inner node runs its children in a row,
-// as one region or plainly.
+// A tree: a leaf is one operation, an inner node runs its children in a row or
+// as branches that meet, as one region or plainly.
 struct Program {
   int operation = 0;
   bool region = false;
+  bool branches = false;
+  bool early_stop = true;
+  int policy = 0;
+  DeterminismCheck check = DeterminismCheck::kMetadata;
   std::vector<Program> children;
 };
 
 Program draw_program(int depth) {
   Program program;
-  program.operation = *rc::gen::inRange(0, 8);
+  program.operation = *rc::gen::inRange(0, 10);
   if (depth > 0) {
     program.region = *rc::gen::arbitrary<bool>();
+    program.branches = *rc::gen::weightedElement<bool>({{3, false}, {1, true}});
+    program.early_stop = *rc::gen::arbitrary<bool>();
+    program.policy = *rc::gen::inRange(0, 6);
+    program.check =
+        *rc::gen::element(DeterminismCheck::kMetadata,
+                          DeterminismCheck::kValues, DeterminismCheck::kNone);
     const int children = *rc::gen::inRange(0, 4);
     for (int i = 0; i < children; ++i) {
       program.children.push_back(draw_program(depth - 1));
@@ -36,6 +46,7 @@ Program draw_program(int depth) {
 
 struct Runner {
   at::Tensor weight;
+  at::Tensor running_mean;  // what batch normalization keeps
   bool use_regions;
   int64_t operations = 0;
   int64_t recomputed_operations = 0;
@@ -62,8 +73,35 @@ struct Runner {
       }
       case 6:
         return at::softmax(x, 1) * x.detach();
+      case 7: {
+        const at::Tensor mean = x.detach().mean(0);
+        running_mean.mul_(0.9).add_(mean, 0.1);
+        return x.sin() - running_mean.sum();
+      }
+      case 8: {
+        // A result that is changed in place after it was computed.
+        at::Tensor y = keep("product", at::mm(x, weight));
+        return y.add_(0.25).sigmoid() + x;
+      }
       default:
         return at::layer_norm(x, {x.size(1)}) * weight.select(0, 0);
+    }
+  }
+
+  CheckpointOptions options_of(const Program& program) const {
+    CheckpointOptions options;
+    options.buffers({running_mean})
+        .early_stop(program.early_stop)
+        .determinism_check(program.check);
+    switch (program.policy) {
+      case 0:
+        return options.policy(policy::matmuls());
+      case 1:
+        return options.policy(policy::everything());
+      case 2:
+        return options.policy(policy::names({"product"}));
+      default:
+        return options;
     }
   }
 
@@ -74,11 +112,13 @@ struct Runner {
     const auto body = [this, &program](const at::Tensor& input) {
       at::Tensor y = input;
       for (const Program& child : program.children) {
-        y = run(child, y);
+        y = program.branches ? y + run(child, input) : run(child, y);
       }
       return y;
     };
-    return use_regions && program.region ? checkpoint(body, x) : body(x);
+    return use_regions && program.region
+               ? checkpoint(options_of(program), body, x)
+               : body(x);
   }
 };
 
@@ -92,7 +132,7 @@ RC_GTEST_PROP(RandomRegions, GradientsEqualThePlainRunToTheBit, ()) {
   std::vector<std::vector<at::Tensor>> results;
   for (const bool use_regions : {false, true}) {
     at::manual_seed(seed + 1);
-    Runner runner{weight, use_regions};
+    Runner runner{weight, at::zeros({4}, at::kDouble), use_regions};
     const at::Tensor out = runner.run(program, x);
     results.push_back({out});
     const int64_t forward_operations = runner.operations;
@@ -105,6 +145,7 @@ RC_GTEST_PROP(RandomRegions, GradientsEqualThePlainRunToTheBit, ()) {
                                                     : at::zeros({1}));
       }
     }
+    results.back().push_back(runner.running_mean);
     results.back().push_back(at::rand({4}));
     RC_ASSERT(use_regions || runner.operations == forward_operations);
     RC_ASSERT(runner.recomputed_operations ==

@@ -1,0 +1,64 @@
+#include "remat/runtime/operator_scope.h"
+
+#include <torch/library.h>
+
+#include <mutex>
+#include <utility>
+
+#include "remat/base/error.h"
+
+namespace remat::detail {
+namespace {
+
+// Below autograd, so that the graph is built as ever, and above the kernels.
+constexpr auto kKey = c10::DispatchKey::Fake;
+
+thread_local OperatorInterceptor* current = nullptr;
+
+void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+               torch::jit::Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard exclude(kKey);
+  OperatorInterceptor* const interceptor = current;
+  if (interceptor != nullptr && interceptor->replace(op, *stack)) {
+    return;
+  }
+  op.redispatchBoxed(
+      keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
+  if (interceptor != nullptr) {
+    interceptor->ran(op, *stack);
+  }
+}
+
+void install_fallback() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    try {
+      // Never destroyed, as operators run until the process ends.
+      static auto* const library = new torch::Library(torch::Library::IMPL, "_",
+                                                      kKey, __FILE__, __LINE__);
+      library->fallback(
+          torch::CppFunction::makeFromBoxedFunction<&intercept>());
+    } catch (const c10::Error& error) {
+      fail("policy",
+           "another library of this process has taken the dispatch key that "
+           "policies need: ",
+           error.what_without_backtrace());
+    }
+  });
+}
+
+}  // namespace
+
+OperatorInterceptor* current_interceptor() { return current; }
+
+OperatorScope::OperatorScope(OperatorInterceptor* interceptor)
+    : outer_(std::exchange(current, interceptor)) {
+  if (interceptor != nullptr) {
+    install_fallback();
+    include_.emplace(kKey);
+  }
+}
+
+OperatorScope::~OperatorScope() { current = outer_; }
+
+}  // namespace remat::detail

@@ -1,0 +1,104 @@
+// A drop-in container of layers that recompute: torch's own, with a plan.
+//
+//   using Stack = torch::nn::ModuleHolder<
+//       remat::LayerStack<torch::nn::SequentialImpl>>;
+//   Stack stack(Block(512), Block(512), Block(512));
+//   stack->plan = remat::LayerPlan::square_root();
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "remat/runtime/checkpoint.h"
+#include "remat/runtime/layer_selection.h"
+#include "remat/runtime/sequential.h"
+
+namespace remat {
+
+// How the layers of a stack are grouped into regions.
+class LayerPlan {
+ public:
+  enum class Kind { kPlain, kEveryNth, kListed, kSegments, kNested };
+
+  // No regions.
+  static LayerPlan plain() { return LayerPlan(Kind::kPlain); }
+  // Each n-th layer, from the first on, is a region (every_nth_layer()).
+  static LayerPlan every_nth(int64_t n) { return {Kind::kEveryNth, n, {}}; }
+  // These layers are (listed_layers()).
+  static LayerPlan listed(std::vector<int64_t> indices) {
+    return {Kind::kListed, 0, std::move(indices)};
+  }
+  // So many runs of layers, the last plain (checkpoint_sequential()).
+  static LayerPlan segments(int64_t count) {
+    return {Kind::kSegments, count, {}};
+  }
+  // As many segments as their layers, about.
+  static LayerPlan square_root() { return {Kind::kSegments, 0, {}}; }
+  // By halves (checkpoint_nested()).
+  static LayerPlan nested() { return LayerPlan(Kind::kNested); }
+
+  Kind kind() const { return kind_; }
+  int64_t count() const { return count_; }
+  const std::vector<int64_t>& indices() const { return indices_; }
+
+ private:
+  LayerPlan(Kind kind, int64_t count = 0, std::vector<int64_t> indices = {})
+      : kind_(kind), count_(count), indices_(std::move(indices)) {}
+
+  Kind kind_;
+  int64_t count_;
+  std::vector<int64_t> indices_;
+};
+
+// Runs the layers one after the other as the plan says. Without layers returns
+// x. Throws UsageError where the plan does not fit them.
+template <class Layers>
+at::Tensor run_layers(const LayerPlan& plan, const CheckpointOptions& options,
+                      const Layers& layers, const at::Tensor& x) {
+  const auto count =
+      static_cast<int64_t>(std::distance(std::begin(layers), std::end(layers)));
+  if (count == 0) {
+    return x;
+  }
+  switch (plan.kind()) {
+    case LayerPlan::Kind::kEveryNth:
+      return checkpoint_layers(options, layers,
+                               every_nth_layer(count, plan.count()), x);
+    case LayerPlan::Kind::kListed:
+      return checkpoint_layers(options, layers,
+                               listed_layers(count, plan.indices()), x);
+    case LayerPlan::Kind::kSegments:
+      return checkpoint_sequential(
+          options, layers,
+          plan.count() > 0 ? plan.count() : square_root_segments(count), x);
+    case LayerPlan::Kind::kNested:
+      return checkpoint_nested(options, layers, x);
+    case LayerPlan::Kind::kPlain:
+      break;
+  }
+  return checkpoint_layers(
+      options, layers, std::vector<bool>(static_cast<size_t>(count), false), x);
+}
+
+// torch::nn::SequentialImpl with layers from tensor to tensor. Names of
+// parameters and submodules are unchanged: what was saved from one loads into
+// the other. forward(x) runs the layers by `plan`, which may change from step
+// to step.
+template <class Container>
+class LayerStack : public Container {
+ public:
+  using Container::Container;
+
+  at::Tensor forward(const at::Tensor& x) {
+    return run_layers(plan, options, *this, x);
+  }
+
+  LayerPlan plan = LayerPlan::every_nth(1);
+  CheckpointOptions options;
+};
+
+}  // namespace remat

@@ -8,6 +8,7 @@
 #include "remat/runtime/layer_selection.h"
 #include "remat/runtime/layer_stack.h"
 #include "remat/runtime/policy.h"
+#include "remat/runtime/print_saved.h"
 #include "remat/runtime/recompute_context.h"
 #include "remat/runtime/recompute_group.h"
 #include "remat/runtime/recomputing.h"

@@ -7,6 +7,7 @@
 #include "remat/runtime/engine.h"
 #include "remat/runtime/hook_stack.h"
 #include "remat/runtime/kept_results.h"
+#include "remat/runtime/operator_log.h"
 #include "remat/runtime/region.h"
 
 namespace remat {
@@ -65,6 +66,11 @@ CheckpointOptions& CheckpointOptions::seed(uint64_t seed) {
   return *this;
 }
 
+CheckpointOptions& CheckpointOptions::debug(bool on) {
+  debug_ = on;
+  return *this;
+}
+
 CheckpointOptions& CheckpointOptions::name(std::string name) {
   name_ = std::move(name);
   return *this;
@@ -119,9 +125,14 @@ struct RegionScope::State {
     }
     if (KeptResults* const kept = region->kept()) {
       recorder.emplace(*kept);
-      operators.emplace(&*recorder);
-    } else if (current_interceptor() != nullptr) {
-      operators.emplace(nullptr);
+    }
+    OperatorInterceptor* interceptor =
+        recorder.has_value() ? &*recorder : nullptr;
+    if (options.debug_) {
+      interceptor = &log.emplace(region->operators(), interceptor);
+    }
+    if (interceptor != nullptr || current_interceptor() != nullptr) {
+      operators.emplace(interceptor);
     }
   }
   ~State() { region->forward_ended(); }
@@ -131,6 +142,7 @@ struct RegionScope::State {
   std::shared_ptr<Region> region;
   std::optional<HookScope> hooks;
   std::optional<ResultRecorder> recorder;
+  std::optional<OperatorLog> log;
   std::optional<OperatorScope> operators;
 };
 

@@ -103,6 +103,10 @@ struct CheckpointOptions {
   // masks are the ones that the plain run would draw.
   CheckpointOptions& seed(uint64_t seed);
 
+  // Note the operators of both runs, so that an error names the first that
+  // differs. Slow. Default false.
+  CheckpointOptions& debug(bool on);
+
   // Stands in errors: "layer 3". Default empty.
   CheckpointOptions& name(std::string name);
 
@@ -111,6 +115,7 @@ struct CheckpointOptions {
   bool early_stop_ = true;
   bool module_buffers_ = true;
   bool clone_inputs_ = false;
+  bool debug_ = false;
   std::optional<uint64_t> seed_;
   std::optional<Policy> policy_;
   std::string name_;

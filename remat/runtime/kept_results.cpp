@@ -7,6 +7,7 @@
 #include "remat/base/error.h"
 #include "remat/runtime/checkpoint.h"
 #include "remat/runtime/hook_stack.h"
+#include "remat/runtime/operator_log.h"
 
 namespace remat::detail {
 namespace {
@@ -32,12 +33,6 @@ bool can_be_kept(const c10::OperatorHandle& op) {
         return output.alias_info() == nullptr &&
                output.type()->isSubtypeOf(*c10::TensorType::get());
       });
-}
-
-std::string full_name(const c10::OperatorHandle& op) {
-  const c10::OperatorName& name = op.operator_name();
-  return name.overload_name.empty() ? name.name
-                                    : name.name + "." + name.overload_name;
 }
 
 // The same memory and version counter, without the graph that autograd is about
@@ -119,9 +114,9 @@ void ResultRecorder::ran(const c10::OperatorHandle& op,
   const c10::OperatorName& name = op.operator_name();
   if (policy.keeps &&
       policy.keeps({name.name, name.overload_name, outputs, bytes})) {
-    kept_.add(number, full_name(op), outputs);
+    kept_.add(number, operator_name(op), outputs);
   } else if (!policy.names.empty() && count == 1) {
-    remember(number, full_name(op), outputs[0]);
+    remember(number, operator_name(op), outputs[0]);
   }
 }
 
@@ -172,11 +167,11 @@ bool ResultReplay::replace(const c10::OperatorHandle& op,
   if (kept == results_.end()) {
     return false;
   }
-  if (kept->second.name != full_name(op)) {
+  if (kept->second.name != operator_name(op)) {
     throw CheckpointError(remat::str(
-        "[checkpoint] ", region_, " ran ", full_name(op), " as its operator ",
-        number, " when it was recomputed; in forward that was ",
-        kept->second.name,
+        "[checkpoint] ", region_, " ran ", operator_name(op),
+        " as its operator ", number,
+        " when it was recomputed; in forward that was ", kept->second.name,
         ", whose result its policy kept. A region must compute the same "
         "again."));
   }

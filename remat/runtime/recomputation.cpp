@@ -7,6 +7,8 @@
 
 #include "remat/base/error.h"
 #include "remat/runtime/context_guard.h"
+#include "remat/runtime/operator_log.h"
+#include "remat/runtime/process_settings.h"
 #include "remat/runtime/value_hash.h"
 
 namespace remat::detail {
@@ -137,6 +139,7 @@ void Recomputation::run(std::vector<at::Tensor> inputs) {
   if (region_.random_state_.has_value()) {
     region_.random_state_->restore();
   }
+  const ProcessSettingsScope settings(region_.settings_);
   AutocastState autocast = region_.autocast_state_;
   autocast.disable_cache();
   autocast.restore();
@@ -148,21 +151,37 @@ void Recomputation::run(std::vector<at::Tensor> inputs) {
   const StateReplay state(region_.states_);
   const Notice notice(region_.options_);
   const HookStackSwap hooks(shared_from_this());
-  const OperatorScope operators(replay.has_value() ? &*replay : nullptr);
+  OperatorInterceptor* interceptor = replay.has_value() ? &*replay : nullptr;
+  std::optional<OperatorLog> log;
+  if (region_.options_.debug_) {
+    interceptor = &log.emplace(operators_, interceptor);
+  }
+  const OperatorScope operators(interceptor);
   run_function(std::move(inputs));
   check_count();
-  if (!differences_.empty()) {
-    std::string text =
-        remat::str("[checkpoint] ", region_.title(),
-                   " saved other tensors when it was recomputed:");
-    for (const std::string& difference : differences_) {
-      text += "\n  " + difference;
-    }
-    throw CheckpointError(
-        text +
-        "\nA region must compute the same again: no state from outside that "
-        "changes, no random numbers but ATen's and remat's.");
+  check_differences();
+}
+
+void Recomputation::check_differences() const {
+  if (differences_.empty()) {
+    return;
   }
+  std::string text = " saved other tensors when it was recomputed:";
+  for (const std::string& difference : differences_) {
+    text += "\n  " + difference;
+  }
+  fail(text +
+       "\nA region must compute the same again: no state from outside that "
+       "changes, no random numbers but ATen's and remat's.");
+}
+
+void Recomputation::fail(const std::string& text) const {
+  throw CheckpointError(remat::str(
+      "[checkpoint] ", region_.title(), text, "\n",
+      region_.options_.debug_
+          ? first_difference(region_.operators_, operators_)
+          : "CheckpointOptions::debug(true) names the first operator that "
+            "differs."));
 }
 
 void Recomputation::run_function(std::vector<at::Tensor> inputs) {
@@ -242,19 +261,17 @@ void Recomputation::compare(const Region::Slot& slot, const at::Tensor& tensor,
 void Recomputation::check_count() const {
   const size_t saved = region_.slots_.size();
   if (received_ < needed_) {
-    throw CheckpointError(
-        remat::str("[checkpoint] ", region_.title(), " saved ", received_,
-                   " tensors when it was recomputed, ", saved,
-                   " in forward. A region must compute the same again."));
+    fail(remat::str(" saved ", received_, " tensors when it was recomputed, ",
+                    saved,
+                    " in forward. A region must compute the same again."));
   }
   // With early stop the rest was not run; a backward inside saves more of its
   // own.
   if (!region_.options_.early_stop_ && region_.forward_ended_ &&
       !ran_backward_inside_ && received_ > saved) {
-    throw CheckpointError(
-        remat::str("[checkpoint] ", region_.title(), " saved ", received_,
-                   " tensors when it was recomputed, only ", saved,
-                   " in forward. A region must compute the same again."));
+    fail(remat::str(" saved ", received_,
+                    " tensors when it was recomputed, only ", saved,
+                    " in forward. A region must compute the same again."));
   }
 }
 

@@ -35,6 +35,9 @@ class Recomputation final : public SavedTensorHandler,
                size_t index);
   void run_function(std::vector<at::Tensor> inputs);
   void check_count() const;
+  void check_differences() const;
+  // Throws CheckpointError that says where the two runs part, if that is noted.
+  [[noreturn]] void fail(const std::string& text) const;
 
   Region& region_;
   Region::Values& values_;
@@ -44,6 +47,7 @@ class Recomputation final : public SavedTensorHandler,
   bool stopped_ = false;
   bool ran_backward_inside_ = false;
   std::vector<std::string> differences_;
+  std::vector<std::string> operators_;  // with CheckpointOptions::debug()
 };
 
 }  // namespace remat::detail

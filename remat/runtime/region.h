@@ -20,6 +20,7 @@
 #include "remat/runtime/engine.h"
 #include "remat/runtime/hook_stack.h"
 #include "remat/runtime/kept_results.h"
+#include "remat/runtime/process_settings.h"
 #include "remat/runtime/random_state.h"
 #include "remat/runtime/recompute_context.h"
 #include "remat/runtime/region_state.h"
@@ -45,6 +46,9 @@ class Region final : public BackwardListener,
 
   // What its policy keeps; null without a policy.
   KeptResults* kept() { return kept_.has_value() ? &*kept_ : nullptr; }
+
+  // Those of the forward, with CheckpointOptions::debug().
+  std::vector<std::string>& operators() { return operators_; }
 
   // After forward: throws CheckpointError if an input was changed in place.
   void check_inputs() const;
@@ -111,7 +115,9 @@ class Region final : public BackwardListener,
   std::vector<std::pair<at::Tensor, int64_t>> input_versions_;
   std::optional<RandomState> random_state_;
   AutocastState autocast_state_;
+  ProcessSettings settings_ = ProcessSettings::now();
   std::optional<KeptResults> kept_;
+  std::vector<std::string> operators_;
   // Its own and those of regions inside it, in the order of their forward.
   std::vector<ReplayState> states_;
   std::vector<at::Tensor> buffers_;

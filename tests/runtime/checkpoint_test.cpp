@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
+#include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "remat/runtime/torch_compat.h"
+#include "tests/runtime/helpers.h"
 
 namespace remat {
 namespace {
@@ -262,6 +264,26 @@ TEST(Checkpoint, AutocastIsReplayed) {
   EXPECT_TRUE(at::equal(plain[1], recomputed[1]));
 }
 
+TEST(Checkpoint, ProcessSettingsAreReplayedAndPutBack) {
+  const at::Tensor x = leaf({4});
+  const caffe2::TypeMeta dtype = c10::get_default_dtype();
+  c10::set_default_dtype(caffe2::TypeMeta::Make<double>());
+  at::globalContext().setDeterministicAlgorithms(true, true);
+  std::vector<bool> deterministic;
+  const at::Tensor y = checkpoint(
+      [&](const at::Tensor& t) {
+        deterministic.push_back(at::globalContext().deterministicAlgorithms());
+        return (t * at::ones({4})).exp();
+      },
+      x);
+  c10::set_default_dtype(dtype);
+  at::globalContext().setDeterministicAlgorithms(false, false);
+  EXPECT_NO_THROW(grad({y.sum()}, {x}));
+  EXPECT_EQ(deterministic, (std::vector<bool>{true, true}));
+  EXPECT_TRUE(c10::get_default_dtype() == dtype);
+  EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
+}
+
 TEST(Checkpoint, BackwardInsideARegion) {
   const at::Tensor x = leaf({4});
   for (const bool early_stop : {true, false}) {
@@ -302,15 +324,6 @@ TEST(Checkpoint, ErrorsPassWholeAndLeaveTheRegionUsable) {
   EXPECT_FALSE(is_recomputing());
   broken = false;
   EXPECT_TRUE(at::equal(grad({y}, {x})[0], grad({fn(x).sum()}, {x})[0]));
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const CheckpointError& error) {
-    return error.what();
-  }
-  return "no CheckpointError";
 }
 
 TEST(Checkpoint, OtherShapesAreListed) {

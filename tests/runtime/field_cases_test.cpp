@@ -11,6 +11,7 @@
 
 #include "remat/runtime/checkpoint.h"
 #include "remat/runtime/torch_compat.h"
+#include "tests/runtime/helpers.h"
 
 namespace remat {
 namespace {
@@ -19,30 +20,8 @@ using ::testing::HasSubstr;
 using torch::autograd::backward;
 using torch::autograd::grad;
 
-at::Tensor values(at::ArrayRef<double> list) {
-  return at::tensor(list, at::kDouble);
-}
-
 at::Tensor matrix(at::ArrayRef<double> list, int64_t columns) {
   return values(list).view({-1, columns});
-}
-
-void expect_near(const at::Tensor& tensor, const at::Tensor& expected,
-                 double tolerance = 1e-12) {
-  ASSERT_TRUE(tensor.defined());
-  ASSERT_EQ(tensor.sizes(), expected.sizes());
-  EXPECT_TRUE(at::allclose(tensor, expected, tolerance, tolerance))
-      << tensor << "\nexpected\n"
-      << expected;
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const CheckpointError& error) {
-    return error.what();
-  }
-  return "no CheckpointError";
 }
 
 // Case 3, pytorch#14253, guided-diffusion#167: dropout inside the region.
@@ -243,35 +222,6 @@ TEST(FieldCases, RouteThatFlipsIsAnError) {
   EXPECT_FALSE(w.grad().defined());
 }
 
-// A flip that changes no shape is seen by its values.
-TEST(FieldCases, OtherValuesAreFoundOnDemand) {
-  const at::Tensor x = values({0.7}).requires_grad_();
-  for (const auto check :
-       {DeterminismCheck::kMetadata, DeterminismCheck::kValues}) {
-    int calls = 0;
-    const at::Tensor y = checkpoint(
-        CheckpointOptions().determinism_check(check).name("router"),
-        [&](const at::Tensor& t) {
-          return at::exp(at::sin(calls++ == 0 ? t : t * 2));
-        },
-        x);
-    const std::string error = error_of([&] { grad({y}, {x}); });
-    if (check == DeterminismCheck::kMetadata) {
-      EXPECT_EQ(error, "no CheckpointError");
-    } else {
-      EXPECT_THAT(error, HasSubstr("\"router\""));
-      EXPECT_THAT(error, HasSubstr("tensor 1, Double[1] on cpu: other values "
-                                   "than in forward"));
-    }
-  }
-  // The same again is no error.
-  const at::Tensor y = checkpoint(
-      CheckpointOptions().determinism_check(DeterminismCheck::kValues),
-      [](const at::Tensor& t) { return t.t().exp().sin() * t.t(); },
-      matrix({1, 2, 3, 4, 5, 6}, 2).requires_grad_());
-  EXPECT_NO_THROW(backward({y.sum()}));
-}
-
 // Case 13, ColossalAI#1460: the region's first operation is in place.
 TEST(FieldCases, RegionThatChangesItsInput) {
   const auto fn = [](const at::Tensor& t) {
@@ -319,47 +269,6 @@ TEST(FieldCases, BufferThatTheRegionChanges) {
                 run([](const at::Tensor&) { return CheckpointOptions(); });
               }),
               HasSubstr("changed in place since its forward"));
-}
-
-// Case 15, Lightning#19267, LlamaFactory#6438: other tensors when recomputed.
-TEST(FieldCases, OtherTensorsWhenRecomputed) {
-  using Function = std::function<at::Tensor(const at::Tensor&)>;
-  const auto run = [](const CheckpointOptions& options, const Function& forward,
-                      const Function& again, at::Tensor* gradient = nullptr) {
-    return error_of([&] {
-      const at::Tensor x = values({0.7}).requires_grad_();
-      const at::Tensor y = checkpoint(
-          options,
-          [&](const at::Tensor& t) {
-            return is_recomputing() ? again(t) : forward(t);
-          },
-          x);
-      const at::Tensor result = grad({y.sum()}, {x})[0];
-      if (gradient != nullptr) {
-        *gradient = result;
-      }
-    });
-  };
-  const Function exp_sin = [](const at::Tensor& t) { return t.sin().exp(); };
-  const CheckpointOptions plain;
-  EXPECT_THAT(run(plain, exp_sin,
-                  [](const at::Tensor& t) {
-                    return t.sin() * values({1, 2});
-                  }),
-              HasSubstr("Double[1] on cpu in forward, Double[2]"));
-  EXPECT_THAT(
-      run(
-          plain, [](const at::Tensor& t) { return t.sin().exp().sin(); },
-          exp_sin),
-      HasSubstr("saved 2 tensors when it was recomputed, 3 in forward"));
-  const Function more = [](const at::Tensor& t) {
-    return t.sin().exp().sin().cos();
-  };
-  at::Tensor gradient;
-  EXPECT_EQ(run(plain, exp_sin, more, &gradient), "no CheckpointError");
-  expect_near(gradient, values({1.4566392950360747}));
-  EXPECT_THAT(run(CheckpointOptions().early_stop(false), exp_sin, more),
-              HasSubstr("only 2 in forward"));
 }
 
 // Case 16, pytorch#81296: a parameter outside and inside; its hook runs once.

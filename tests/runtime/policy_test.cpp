@@ -158,6 +158,19 @@ TEST(Policy, ViewsAndSeveralOutputs) {
   EXPECT_TRUE(at::equal(grad({y.sum()}, {x})[0], plain));
 }
 
+// item() returns no tensor: nothing to keep.
+TEST(Policy, NumbersAreReadAgain) {
+  const at::Tensor x = leaf({6});
+  const auto fn = [](const at::Tensor& t) {
+    const double scale = t.detach().abs().max().item<double>();
+    return (t.sin() * scale).exp();
+  };
+  const at::Tensor plain = grad({fn(x).sum()}, {x})[0];
+  const at::Tensor y =
+      checkpoint(CheckpointOptions().policy(policy::everything()), fn, x);
+  EXPECT_TRUE(at::equal(grad({y.sum()}, {x})[0], plain));
+}
+
 TEST(Policy, RegionsInsideHaveTheirOwn) {
   const Problem problem;
   const auto nested = [&](const Policy& outer, const Policy& inner) {

@@ -5,6 +5,7 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 namespace remat::detail {
@@ -29,13 +30,20 @@ std::vector<at::Generator> default_generators(
   return generators;
 }
 
+// States are bytes in host memory, whatever the generator's device; at::equal
+// would cost more than the comparison.
+bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  return a.nbytes() == b.nbytes() &&
+         std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0;
+}
+
 // A state of 5 KB is most of what a small region holds, and regions that draw
 // nothing leave it as it was: they share one tensor.
 at::Tensor shared_state(const at::Generator& generator) {
   thread_local std::pair<c10::GeneratorImpl*, at::Tensor> last;
   at::Tensor state = generator.get_state();
   if (last.first != generator.unsafeGetGeneratorImpl() ||
-      !at::equal(last.second, state)) {
+      !same_bytes(last.second, state)) {
     last = {generator.unsafeGetGeneratorImpl(), std::move(state)};
   }
   return last.second;
@@ -59,6 +67,17 @@ void RandomState::restore() const {
     at::Generator handle = generator;
     const std::lock_guard lock(handle.mutex());
     handle.set_state(state);
+  }
+}
+
+void RandomState::restore_from(const RandomState& now) const {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const auto& [generator, state] = states_[i];
+    if (!state.is_same(now.states_[i].second)) {
+      at::Generator handle = generator;
+      const std::lock_guard lock(handle.mutex());
+      handle.set_state(state);
+    }
   }
 }
 

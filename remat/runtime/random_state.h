@@ -20,6 +20,10 @@ class RandomState {
   // Sets the generators to the state taken.
   void restore() const;
 
+  // The same where `now`, of these generators, is their present state: those
+  // that stand at the state taken are left alone.
+  void restore_from(const RandomState& now) const;
+
   // The present state of the same generators.
   RandomState now() const;
 

@@ -45,12 +45,14 @@ class RecomputedHooks final : public torch::autograd::SavedVariableHooks {
   at::Tensor tensor_;
 };
 
-// Puts back at scope end what a recomputation changes in its thread.
+// Sets the generators to the forward's state; puts back at scope end what a
+// recomputation changes in its thread.
 class ThreadStateGuard {
  public:
   explicit ThreadStateGuard(const std::optional<RandomState>& random) {
     if (random.has_value()) {
       random_ = random->now();
+      random->restore_from(*random_);
     }
   }
   ~ThreadStateGuard() {
@@ -136,9 +138,6 @@ void Recomputation::run(std::vector<at::Tensor> inputs) {
     replay.emplace(*region_.kept_, region_.title());
   }
   const ThreadStateGuard outer_state(region_.random_state_);
-  if (region_.random_state_.has_value()) {
-    region_.random_state_->restore();
-  }
   const ProcessSettingsScope settings(region_.settings_);
   AutocastState autocast = region_.autocast_state_;
   autocast.disable_cache();

@@ -121,7 +121,6 @@ struct RegionScope::State {
       }
       region = std::make_shared<Region>(options, std::move(function), inputs);
       hooks.emplace(slot_handler(region));
-      region->forward_begins();
     }
     if (KeptResults* const kept = region->kept()) {
       recorder.emplace(*kept);
@@ -134,6 +133,9 @@ struct RegionScope::State {
     if (interceptor != nullptr || current_interceptor() != nullptr) {
       operators.emplace(interceptor);
     }
+    // Last: from here on the destructor ends the forward.
+    const OperatorScope unseen(nullptr);
+    region->forward_begins();
   }
   ~State() { region->forward_ended(); }
 

@@ -12,10 +12,19 @@
 namespace remat::detail {
 namespace {
 
-// Memory whose values come later, from a kernel that nobody sees.
-bool is_uninitialized(const std::string& name) {
-  return name.rfind("aten::empty", 0) == 0 ||
-         name.rfind("aten::new_empty", 0) == 0;
+// New memory, for somebody to fill: a kernel that is no operator may write to
+// it unseen, and it costs nothing to make again. Not computed from tensors, or
+// only shaped like one.
+bool is_factory(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  const auto& arguments = op.schema().arguments();
+  return name.rfind("aten::new_", 0) == 0 ||
+         (name.size() > 5 && name.rfind("_like") == name.size() - 5) ||
+         std::none_of(arguments.begin(), arguments.end(),
+                      [](const c10::Argument& argument) {
+                        return argument.type()->str().find("Tensor") !=
+                               std::string::npos;
+                      });
 }
 
 // Outputs that are memory of their own, the same each time: no views, nothing
@@ -23,8 +32,7 @@ bool is_uninitialized(const std::string& name) {
 bool can_be_kept(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   if (schema.returns().empty() || schema.is_mutable() ||
-      op.hasTag(at::Tag::nondeterministic_seeded) ||
-      is_uninitialized(op.operator_name().name)) {
+      op.hasTag(at::Tag::nondeterministic_seeded) || is_factory(op)) {
     return false;
   }
   return std::all_of(

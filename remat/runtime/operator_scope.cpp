@@ -3,7 +3,6 @@
 #include <torch/library.h>
 
 #include <mutex>
-#include <utility>
 
 #include "remat/base/error.h"
 
@@ -52,11 +51,13 @@ void install_fallback() {
 OperatorInterceptor* current_interceptor() { return current; }
 
 OperatorScope::OperatorScope(OperatorInterceptor* interceptor)
-    : outer_(std::exchange(current, interceptor)) {
+    : outer_(current) {
   if (interceptor != nullptr) {
+    // May throw: nothing is changed before.
     install_fallback();
     include_.emplace(kKey);
   }
+  current = interceptor;
 }
 
 OperatorScope::~OperatorScope() { current = outer_; }

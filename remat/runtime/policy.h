@@ -26,9 +26,9 @@ struct OperatorCall {
 
 // What of a region's forward is kept. In the recomputation a kept result stands
 // in for its operator, which is not run again. Asked in forward only. Whatever
-// a policy says, views, operators that change a tensor in place and operators
-// that draw random numbers are run again; so is one whose result was changed in
-// place since.
+// a policy says, views, new memory such as at::zeros, operators that change a
+// tensor in place and operators that draw random numbers are run again; so is
+// one whose result was changed in place since.
 struct Policy {
   // True: keep the outputs of this call. Empty: of none.
   std::function<bool(const OperatorCall&)> keeps;

@@ -73,9 +73,12 @@ class ThreadStateGuard {
 // at scope end as it was found.
 class StateReplay {
  public:
+  StateReplay() = default;
+
   // From the last to the first, so that of several of one value the first,
-  // taken when the forward began, is what stays.
-  explicit StateReplay(const std::vector<ReplayState>& states) {
+  // taken when the forward began, is what stays. What was set is put back also
+  // where a later one throws.
+  void set(const std::vector<ReplayState>& states) {
     for (auto replay = states.rbegin(); replay != states.rend(); ++replay) {
       restores_.push_back((*replay)());
     }
@@ -147,7 +150,8 @@ void Recomputation::run(std::vector<at::Tensor> inputs) {
   const ContextGuard context_guard(context);
   const c10::AutoGradMode with_grad(true);
   const NoEnclosingRegion no_enclosing;
-  const StateReplay state(region_.states_);
+  StateReplay state;
+  state.set(region_.states_);
   const Notice notice(region_.options_);
   const HookStackSwap hooks(shared_from_this());
   OperatorInterceptor* interceptor = replay.has_value() ? &*replay : nullptr;

@@ -158,6 +158,24 @@ TEST(Policy, ViewsAndSeveralOutputs) {
   EXPECT_TRUE(at::equal(grad({y.sum()}, {x})[0], plain));
 }
 
+// A kernel of the user's adds to memory that it asked for, unseen by any
+// operator.
+TEST(Policy, NewMemoryIsNewAgain) {
+  const at::Tensor x = leaf({2});
+  const auto fn = [](const at::Tensor& t) {
+    const at::Tensor factor = at::zeros({2}, at::kDouble);
+    const at::Tensor like = at::zeros_like(factor);
+    factor.data_ptr<double>()[0] += 3;
+    like.data_ptr<double>()[1] += 2;
+    return ((factor + like) * t).exp();
+  };
+  const at::Tensor plain = grad({fn(x).sum()}, {x})[0];
+  const at::Tensor y =
+      checkpoint(CheckpointOptions().policy(policy::everything()), fn, x);
+  EXPECT_TRUE(at::equal(grad({y.sum()}, {x}, {}, true)[0], plain));
+  EXPECT_TRUE(at::equal(grad({y.sum()}, {x})[0], plain));
+}
+
 // item() returns no tensor: nothing to keep.
 TEST(Policy, NumbersAreReadAgain) {
   const at::Tensor x = leaf({6});

@@ -80,12 +80,14 @@ endforeach()
 include(${PROJECT_SOURCE_DIR}/tests/package/package_tests.cmake OPTIONAL)
 include(${PROJECT_SOURCE_DIR}/tests/cli/cli_tests.cmake OPTIONAL)
 
-# examples: what documents show is compiled and runs.
-add_executable(remat_example_regions ${PROJECT_SOURCE_DIR}/examples/regions/regions.cpp)
-target_link_libraries(remat_example_regions PRIVATE remat_runtime)
-add_test(NAME examples.regions COMMAND remat_example_regions)
-set_tests_properties(examples.regions PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
-add_test(NAME docs.regions COMMAND ${CMAKE_COMMAND}
-  -DDOCUMENT=${PROJECT_SOURCE_DIR}/docs/regions.md
-  -DEXAMPLE=${PROJECT_SOURCE_DIR}/examples/regions/regions.cpp
-  -P ${PROJECT_SOURCE_DIR}/cmake/check_snippets.cmake)
+# examples: what docs/PAGE.md shows is compiled and runs.
+foreach(page regions graphs)
+  add_executable(remat_example_${page} ${PROJECT_SOURCE_DIR}/examples/${page}/${page}.cpp)
+  target_link_libraries(remat_example_${page} PRIVATE remat_runtime)
+  add_test(NAME examples.${page} COMMAND remat_example_${page})
+  set_tests_properties(examples.${page} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
+  add_test(NAME docs.${page} COMMAND ${CMAKE_COMMAND}
+    -DDOCUMENT=${PROJECT_SOURCE_DIR}/docs/${page}.md
+    -DEXAMPLE=${PROJECT_SOURCE_DIR}/examples/${page}/${page}.cpp
+    -P ${PROJECT_SOURCE_DIR}/cmake/check_snippets.cmake)
+endforeach()

@@ -9,6 +9,7 @@
 #include "remat/runtime/kept_results.h"
 #include "remat/runtime/operator_log.h"
 #include "remat/runtime/region.h"
+#include "remat/runtime/slot_hooks.h"
 
 namespace remat {
 
@@ -120,7 +121,7 @@ struct RegionScope::State {
         seed_scope.emplace(*seed);
       }
       region = std::make_shared<Region>(options, std::move(function), inputs);
-      hooks.emplace(slot_handler(region));
+      hooks.emplace(std::make_shared<SlotHandler<Region>>(region));
     }
     if (KeptResults* const kept = region->kept()) {
       recorder.emplace(*kept);
@@ -130,9 +131,7 @@ struct RegionScope::State {
     if (options.debug_) {
       interceptor = &log.emplace(region->operators(), interceptor);
     }
-    if (interceptor != nullptr || current_interceptor() != nullptr) {
-      operators.emplace(interceptor);
-    }
+    operators.emplace(interceptor);
     // Last: from here on the destructor ends the forward.
     const OperatorScope unseen(nullptr);
     region->forward_begins();
@@ -145,7 +144,7 @@ struct RegionScope::State {
   std::optional<HookScope> hooks;
   std::optional<ResultRecorder> recorder;
   std::optional<OperatorLog> log;
-  std::optional<OperatorScope> operators;
+  std::optional<ForwardOperatorScope> operators;
 };
 
 PlainScope::PlainScope(const CheckpointOptions& options) {

@@ -8,50 +8,9 @@
 #include "remat/runtime/checkpoint.h"
 #include "remat/runtime/hook_stack.h"
 #include "remat/runtime/operator_log.h"
+#include "remat/runtime/operator_traits.h"
 
 namespace remat::detail {
-namespace {
-
-// New memory, for somebody to fill: a kernel that is no operator may write to
-// it unseen, and it costs nothing to make again. Not computed from tensors, or
-// only shaped like one.
-bool is_factory(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  const auto& arguments = op.schema().arguments();
-  return name.rfind("aten::new_", 0) == 0 ||
-         (name.size() > 5 && name.rfind("_like") == name.size() - 5) ||
-         std::none_of(arguments.begin(), arguments.end(),
-                      [](const c10::Argument& argument) {
-                        return argument.type()->str().find("Tensor") !=
-                               std::string::npos;
-                      });
-}
-
-// Outputs that are memory of their own, the same each time: no views, nothing
-// in place, nothing random, tensors only.
-bool can_be_kept(const c10::OperatorHandle& op) {
-  const c10::FunctionSchema& schema = op.schema();
-  if (schema.returns().empty() || schema.is_mutable() ||
-      op.hasTag(at::Tag::nondeterministic_seeded) || is_factory(op)) {
-    return false;
-  }
-  return std::all_of(
-      schema.returns().begin(), schema.returns().end(),
-      [](const c10::Argument& output) {
-        return output.alias_info() == nullptr &&
-               output.type()->isSubtypeOf(*c10::TensorType::get());
-      });
-}
-
-// The same memory and version counter, without the graph that autograd is about
-// to attach to the tensor.
-at::Tensor without_graph(const at::Tensor& tensor) {
-  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  return at::Tensor(impl.shallow_copy_and_detach(
-      impl.version_counter(), /*allow_tensor_metadata_change=*/false));
-}
-
-}  // namespace
 
 bool KeptResults::Result::was_changed() const {
   for (size_t i = 0; i < versions.size(); ++i) {
@@ -106,7 +65,7 @@ std::map<size_t, KeptResults::Unpacked> KeptResults::unpack() const {
 void ResultRecorder::ran(const c10::OperatorHandle& op,
                          const torch::jit::Stack& stack) {
   const size_t number = operators_++;
-  if (!can_be_kept(op)) {
+  if (!computes_new_tensors(op)) {
     return;
   }
   const size_t count = op.schema().returns().size();

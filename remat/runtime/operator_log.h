@@ -21,6 +21,10 @@ class OperatorLog final : public OperatorInterceptor {
   void ran(const c10::OperatorHandle& op,
            const torch::jit::Stack& stack) override;
   void named(std::string_view name, const at::Tensor& tensor) override;
+  OperatorInterceptor* of_all_operators() override {
+    return next_ != nullptr && next_->of_all_operators() != nullptr ? this
+                                                                    : nullptr;
+  }
 
  private:
   std::vector<std::string>& names_;

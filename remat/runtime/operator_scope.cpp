@@ -62,4 +62,36 @@ OperatorScope::OperatorScope(OperatorInterceptor* interceptor)
 
 OperatorScope::~OperatorScope() { current = outer_; }
 
+bool BothInterceptors::replace(const c10::OperatorHandle& op,
+                               torch::jit::Stack& stack) {
+  inner_.replace(op, stack);
+  outer_.replace(op, stack);
+  return false;
+}
+
+void BothInterceptors::ran(const c10::OperatorHandle& op,
+                           const torch::jit::Stack& stack) {
+  // What the inner one keeps goes to the hooks around, which know it then.
+  outer_.ran(op, stack);
+  inner_.ran(op, stack);
+}
+
+void BothInterceptors::named(std::string_view name, const at::Tensor& tensor) {
+  inner_.named(name, tensor);
+  outer_.named(name, tensor);
+}
+
+ForwardOperatorScope::ForwardOperatorScope(OperatorInterceptor* interceptor) {
+  OperatorInterceptor* const outer =
+      current == nullptr ? nullptr : current->of_all_operators();
+  if (interceptor != nullptr && outer != nullptr) {
+    interceptor = &both_.emplace(*interceptor, *outer);
+  } else if (outer != nullptr) {
+    interceptor = outer;
+  }
+  if (interceptor != current) {
+    scope_.emplace(interceptor);
+  }
+}
+
 }  // namespace remat::detail

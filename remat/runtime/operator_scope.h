@@ -27,6 +27,31 @@ class OperatorInterceptor {
 
   // remat::keep(name, tensor).
   virtual void named(std::string_view name, const at::Tensor& tensor) = 0;
+
+  // What of it also sees the operators of regions inside its own; null:
+  // nothing, as their recomputation is their own affair.
+  virtual OperatorInterceptor* of_all_operators() { return nullptr; }
+};
+
+// Passes on to two, in forward, where none replaces anything. The outer one
+// sees all operators.
+class BothInterceptors final : public OperatorInterceptor {
+ public:
+  BothInterceptors(OperatorInterceptor& inner, OperatorInterceptor& outer)
+      : inner_(inner), outer_(outer) {}
+
+  bool replace(const c10::OperatorHandle& op,
+               torch::jit::Stack& stack) override;
+  void ran(const c10::OperatorHandle& op,
+           const torch::jit::Stack& stack) override;
+  void named(std::string_view name, const at::Tensor& tensor) override;
+  OperatorInterceptor* of_all_operators() override {
+    return inner_.of_all_operators() != nullptr ? this : &outer_;
+  }
+
+ private:
+  OperatorInterceptor& inner_;
+  OperatorInterceptor& outer_;
 };
 
 // Of the innermost scope; null: none, or a scope without.
@@ -48,6 +73,20 @@ class OperatorScope {
  private:
   OperatorInterceptor* outer_;
   std::optional<c10::impl::IncludeDispatchKeyGuard> include_;
+};
+
+// The scope of a region's forward: those around that see all operators see its
+// operators too.
+class ForwardOperatorScope {
+ public:
+  // interceptor may be null.
+  explicit ForwardOperatorScope(OperatorInterceptor* interceptor);
+  ForwardOperatorScope(const ForwardOperatorScope&) = delete;
+  ForwardOperatorScope& operator=(const ForwardOperatorScope&) = delete;
+
+ private:
+  std::optional<BothInterceptors> both_;
+  std::optional<OperatorScope> scope_;
 };
 
 }  // namespace remat::detail

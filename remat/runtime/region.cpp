@@ -39,48 +39,7 @@ at::Tensor copy_of_input(const at::Tensor& input) {
   return input.detach().clone().requires_grad_(input.requires_grad());
 }
 
-// A saved tensor of the forward: not the tensor, but the number of its slot.
-class SlotHooks final : public torch::autograd::SavedVariableHooks {
- public:
-  explicit SlotHooks(std::shared_ptr<Region> region)
-      : region_(std::move(region)) {}
-
-  ~SlotHooks() override {
-    if (slot_.has_value()) {
-      region_->release(*slot_);
-    }
-  }
-
-  void call_pack_hook(const at::Tensor& tensor) override {
-    slot_ = region_->add_slot(tensor);
-  }
-
-  at::Tensor call_unpack_hook() override { return region_->unpack(*slot_); }
-
- private:
-  std::shared_ptr<Region> region_;
-  std::optional<size_t> slot_;
-};
-
-class SlotHandler final : public SavedTensorHandler {
- public:
-  explicit SlotHandler(std::shared_ptr<Region> region)
-      : region_(std::move(region)) {}
-
-  std::unique_ptr<torch::autograd::SavedVariableHooks> make_hooks() override {
-    return std::make_unique<SlotHooks>(region_);
-  }
-
- private:
-  std::shared_ptr<Region> region_;
-};
-
 }  // namespace
-
-std::shared_ptr<SavedTensorHandler> slot_handler(
-    std::shared_ptr<Region> region) {
-  return std::make_shared<SlotHandler>(std::move(region));
-}
 
 Region::Region(const CheckpointOptions& options,
                std::shared_ptr<RegionFunction> function,

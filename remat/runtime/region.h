@@ -144,7 +144,4 @@ class NoEnclosingRegion {
   Region* outer_;
 };
 
-// The handler of a region's forward.
-std::shared_ptr<SavedTensorHandler> slot_handler(std::shared_ptr<Region>);
-
 }  // namespace remat::detail

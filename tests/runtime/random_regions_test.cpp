@@ -1,5 +1,5 @@
-// Random programs of nested regions: gradients equal those of the plain run,
-// and the number of recomputations is what nesting says.
+// Random programs of nested regions and recorded graphs: gradients equal those
+// of the plain run, and the number of recomputations is what nesting says.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -8,16 +8,19 @@
 
 #include "remat/base/philox.h"
 #include "remat/runtime/checkpoint.h"
+#include "remat/runtime/checkpoint_graph.h"
 #include "remat/runtime/dropout.h"
 
 namespace remat {
 namespace {
 
 // A tree: a leaf is one operation, an inner node runs its children in a row or
-// as branches that meet, as one region or plainly.
+// as branches that meet, as one region, one recorded graph or plainly.
+enum class Wrap { kNone, kRegion, kGraph };
+
 struct Program {
   int operation = 0;
-  bool region = false;
+  Wrap wrap = Wrap::kNone;
   bool branches = false;
   bool early_stop = true;
   int policy = 0;
@@ -25,11 +28,29 @@ struct Program {
   std::vector<Program> children;
 };
 
+// "graph policy 1 (op 7, region branches (op 2, op 3))", for what is found.
+std::string text_of(const Program& program) {
+  if (program.children.empty()) {
+    return "op " + std::to_string(program.operation);
+  }
+  std::string text = program.wrap == Wrap::kNone     ? "plain"
+                     : program.wrap == Wrap::kRegion ? "region"
+                                                     : "graph";
+  text += program.branches ? " branches" : "";
+  text += program.early_stop ? "" : " whole";
+  text += " policy " + std::to_string(program.policy) + " (";
+  for (const Program& child : program.children) {
+    text += text_of(child) + (&child == &program.children.back() ? ")" : ", ");
+  }
+  return text;
+}
+
 Program draw_program(int depth) {
   Program program;
   program.operation = *rc::gen::inRange(0, 10);
   if (depth > 0) {
-    program.region = *rc::gen::arbitrary<bool>();
+    program.wrap = *rc::gen::weightedElement<Wrap>(
+        {{4, Wrap::kNone}, {4, Wrap::kRegion}, {3, Wrap::kGraph}});
     program.branches = *rc::gen::weightedElement<bool>({{3, false}, {1, true}});
     program.early_stop = *rc::gen::arbitrary<bool>();
     program.policy = *rc::gen::inRange(0, 6);
@@ -88,21 +109,28 @@ struct Runner {
     }
   }
 
+  static Policy policy_of(const Program& program) {
+    switch (program.policy) {
+      case 0:
+        return policy::matmuls();
+      case 1:
+        return policy::everything();
+      case 2:
+        return policy::names({"product"});
+      default:
+        return policy::nothing();
+    }
+  }
+
   CheckpointOptions options_of(const Program& program) const {
     CheckpointOptions options;
     options.buffers({running_mean})
         .early_stop(program.early_stop)
         .determinism_check(program.check);
-    switch (program.policy) {
-      case 0:
-        return options.policy(policy::matmuls());
-      case 1:
-        return options.policy(policy::everything());
-      case 2:
-        return options.policy(policy::names({"product"}));
-      default:
-        return options;
+    if (program.policy < 3) {
+      options.policy(policy_of(program));
     }
+    return options;
   }
 
   at::Tensor run(const Program& program, const at::Tensor& x) {
@@ -116,14 +144,18 @@ struct Runner {
       }
       return y;
     };
-    return use_regions && program.region
+    if (!use_regions || program.wrap == Wrap::kNone) {
+      return body(x);
+    }
+    return program.wrap == Wrap::kRegion
                ? checkpoint(options_of(program), body, x)
-               : body(x);
+               : checkpoint_graph(policy_of(program), body, x);
   }
 };
 
 RC_GTEST_PROP(RandomRegions, GradientsEqualThePlainRunToTheBit, ()) {
   const Program program = draw_program(4);
+  RC_LOG() << text_of(program) << '\n';
   const int backwards = *rc::gen::inRange(1, 3);
   const auto seed = *rc::gen::inRange<uint64_t>(0, 1 << 20);
   at::manual_seed(seed);

@@ -80,6 +80,20 @@ endforeach()
 include(${PROJECT_SOURCE_DIR}/tests/package/package_tests.cmake OPTIONAL)
 include(${PROJECT_SOURCE_DIR}/tests/cli/cli_tests.cmake OPTIONAL)
 
+# mixed: a process that has Python's libtorch too, whichever was there first.
+# Debian's own, which has Debian's torch.
+find_program(PYTHON3_PROGRAM python3 PATHS /usr/bin NO_DEFAULT_PATH)
+if(PYTHON3_PROGRAM AND NOT REMAT_SANITIZE)
+  add_library(remat_mixed MODULE ${PROJECT_SOURCE_DIR}/tests/mixed/region_in_python.cpp)
+  target_link_libraries(remat_mixed PRIVATE remat_runtime)
+  foreach(order python-first remat-first)
+    add_test(NAME mixed.${order} COMMAND ${PYTHON3_PROGRAM}
+      ${PROJECT_SOURCE_DIR}/tests/mixed/mixed_process.py $<TARGET_FILE:remat_mixed> ${order})
+    set_tests_properties(mixed.${order} PROPERTIES SKIP_RETURN_CODE 77
+      ENVIRONMENT OMP_WAIT_POLICY=passive)
+  endforeach()
+endif()
+
 # examples: what docs/PAGE.md shows is compiled and runs.
 foreach(page regions graphs)
   add_executable(remat_example_${page} ${PROJECT_SOURCE_DIR}/examples/${page}/${page}.cpp)

@@ -39,9 +39,20 @@ void regions(const torch::Tensor& x) {
 
 using RecomputingBlock = torch::nn::ModuleHolder<remat::Recomputing<BlockImpl>>;
 
+struct ModelImpl : torch::nn::Module {
+  ModelImpl() { register_module("layers", layers); }
+  torch::nn::Sequential layers{RecomputingBlock(16), RecomputingBlock(16),
+                               RecomputingBlock(16)};
+};
+TORCH_MODULE(Model);
+
 void layers(const torch::Tensor& x) {
-  torch::nn::Sequential own(RecomputingBlock(16), RecomputingBlock(16));
-  own->forward(x).sum().backward();
+  Model model;
+  remat::recompute_where(*model, [](const std::string& name, auto& layer) {
+    return name != "layers.0";
+  });
+  remat::recompute_every_nth(*model, 2);  // the first, the third, ...
+  model->layers->forward(x).sum().backward();
 
   std::vector<Block> blocks;
   for (int i = 0; i < 9; ++i) {

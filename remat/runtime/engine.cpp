@@ -93,18 +93,32 @@ BackwardPass* current_backward_pass() {
       c10::ThreadLocalDebugInfo::get(kBackwardSlot));
 }
 
+namespace {
+
+[[noreturn]] void refuse_engine(const Engine& present, const char* when) {
+  fail_usage("checkpoint", "the autograd engine of this process is ",
+             typeid(present).name(), when,
+             ", not libtorch's own (a process that loads libtorch_python has "
+             "Python's); remat needs a process without it");
+}
+
+}  // namespace
+
 void install_engine() {
   static std::once_flag once;
   std::call_once(once, [] {
     const Engine& present = Engine::get_default_engine();
     if (typeid(present) != typeid(Engine)) {
-      fail_usage("checkpoint", "the autograd engine of this process is ",
-                 typeid(present).name(),
-                 ", not libtorch's own (a process that loads libtorch_python "
-                 "has Python's); remat needs a process without it");
+      refuse_engine(present, "");
     }
     torch::autograd::set_default_engine_stub(hook_engine);
   });
+  // Each time, as a library that is loaded later may bring its own: regions
+  // would do nothing, silently.
+  const Engine& present = Engine::get_default_engine();
+  if (&present != &hook_engine()) {
+    refuse_engine(present, ", which was installed after remat's");
+  }
 }
 
 }  // namespace remat::detail

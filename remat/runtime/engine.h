@@ -48,7 +48,8 @@ void set_backward_pass_of_group(std::shared_ptr<BackwardPass> pass);
 
 // Makes libtorch use the engine with hooks, once a process. Throws UsageError
 // if an engine that is not libtorch's own is installed (libtorch_python brings
-// one): its hooks and ours would exclude each other silently.
+// one), before ours or since: its hooks and ours would exclude each other
+// silently.
 void install_engine();
 
 }  // namespace remat::detail

@@ -267,21 +267,29 @@ TEST(Checkpoint, AutocastIsReplayed) {
 TEST(Checkpoint, ProcessSettingsAreReplayedAndPutBack) {
   const at::Tensor x = leaf({4});
   const caffe2::TypeMeta dtype = c10::get_default_dtype();
+  const auto float32 = compat::float32_settings();
   c10::set_default_dtype(caffe2::TypeMeta::Make<double>());
   at::globalContext().setDeterministicAlgorithms(true, true);
+  at::globalContext().setFloat32MatmulPrecision("high");
+  const auto less_exact = compat::float32_settings();
+  EXPECT_FALSE(less_exact == float32);
   std::vector<bool> deterministic;
   const at::Tensor y = checkpoint(
       [&](const at::Tensor& t) {
         deterministic.push_back(at::globalContext().deterministicAlgorithms());
+        EXPECT_TRUE(compat::float32_settings() == less_exact);
         return (t * at::ones({4})).exp();
       },
       x);
   c10::set_default_dtype(dtype);
   at::globalContext().setDeterministicAlgorithms(false, false);
+  at::globalContext().setFloat32MatmulPrecision("highest");
+  const auto before_backward = compat::float32_settings();
   EXPECT_NO_THROW(grad({y.sum()}, {x}));
   EXPECT_EQ(deterministic, (std::vector<bool>{true, true}));
   EXPECT_TRUE(c10::get_default_dtype() == dtype);
   EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
+  EXPECT_TRUE(compat::float32_settings() == before_backward);
 }
 
 TEST(Checkpoint, BackwardInsideARegion) {

@@ -200,26 +200,46 @@ TEST(FieldCases, CacheIsAppendedOnceWhereDeclared) {
 }
 
 // Case 10, torchtitan#1117, NeMo-RL#1203: a router decides otherwise.
+at::Tensor routed(const at::Tensor& t, const at::Tensor& w, bool first) {
+  const double eps = first ? 1e-6 : -1e-6;
+  const at::Tensor expert = at::stack({0.1 * t, 0.1 * t + eps}, 1).argmax(1);
+  at::Tensor out = at::zeros_like(t);
+  for (int64_t j = 0; j < 2; ++j) {
+    const at::Tensor chosen = at::nonzero(expert == j).squeeze(1);
+    out = out.index_add(0, chosen,
+                        at::sin(t.index_select(0, chosen)) * w.select(0, j));
+  }
+  return out;
+}
+
 TEST(FieldCases, RouteThatFlipsIsAnError) {
   const at::Tensor x = values({0.5, -0.2, 1.0}).requires_grad_();
   const at::Tensor w = values({2, 3}).requires_grad_();
   int calls = 0;
   const auto fn = [&](const at::Tensor& t) {
-    const double eps = calls++ == 0 ? 1e-6 : -1e-6;
-    const at::Tensor expert = at::stack({0.1 * t, 0.1 * t + eps}, 1).argmax(1);
-    at::Tensor out = at::zeros_like(t);
-    for (int64_t j = 0; j < 2; ++j) {
-      const at::Tensor chosen = at::nonzero(expert == j).squeeze(1);
-      out = out.index_add(0, chosen,
-                          at::sin(t.index_select(0, chosen)) * w.select(0, j));
-    }
-    return out;
+    return routed(t, w, calls++ == 0);
   };
   const at::Tensor loss = checkpoint(fn, x).sum();
   EXPECT_NEAR(loss.item<double>(), 3.3666815778511148, 1e-12);
   EXPECT_THAT(error_of([&] { backward({loss}); }), HasSubstr("[3]"));
   EXPECT_FALSE(x.grad().defined());
   EXPECT_FALSE(w.grad().defined());
+}
+
+TEST(FieldCases, RouteThatIsKeptDoesNotFlip) {
+  const at::Tensor x = values({0.5, -0.2, 1.0}).requires_grad_();
+  const at::Tensor w = values({2, 3}).requires_grad_();
+  int calls = 0;
+  const at::Tensor loss =
+      checkpoint(
+          CheckpointOptions().policy(policy::operators({"aten::argmax"})),
+          [&](const at::Tensor& t) { return routed(t, w, calls++ == 0); }, x)
+          .sum();
+  backward({loss});
+  EXPECT_EQ(calls, 2);
+  expect_near(x.grad(), values({2.6327476856711183, 2.940199733523725,
+                                1.6209069176044193}));
+  expect_near(w.grad(), values({0.0, 1.1222271926170384}));
 }
 
 // Case 13, ColossalAI#1460: the region's first operation is in place.

@@ -145,6 +145,50 @@ TEST(Recomputing, KeepsNamesAndGradients) {
   EXPECT_EQ(regions->runs, 3);
 }
 
+// A model of its own depth: found by name, by class and by number.
+struct TowerImpl : torch::nn::Module {
+  TowerImpl()
+      : embedding(register_module("embedding", RecomputingBlock(4))),
+        head(register_module("head", torch::nn::Linear(4, 4))) {
+    for (int i = 0; i < 5; ++i) {
+      layers->push_back(RecomputingBlock(4));
+    }
+    register_module("layers", layers);
+    embedding->is_counted = false;
+  }
+  RecomputingBlock embedding;
+  torch::nn::Sequential layers;
+  torch::nn::Linear head;
+};
+
+TEST(Recomputing, IsChosenInAModelByPredicateAndByNumber) {
+  const auto tower = std::make_shared<TowerImpl>();
+  const auto state = [&tower] {
+    std::string text(1, tower->embedding->recompute ? 'E' : 'e');
+    for (size_t i = 0; i < 5; ++i) {
+      text +=
+          tower->layers->at<Recomputing<BlockImpl>>(i).recompute ? '1' : '0';
+    }
+    return text;
+  };
+  EXPECT_EQ(state(), "E11111");
+  EXPECT_EQ(recompute_where(*tower,
+                            [](const std::string& name, torch::nn::Module&) {
+                              return name == "layers.2" || name == "layers.4";
+                            }),
+            2);
+  EXPECT_EQ(state(), "e00101");
+  EXPECT_EQ(recompute_every_nth(*tower, 2), 3);
+  EXPECT_EQ(state(), "e10101");
+  tower->embedding->recompute = true;
+  EXPECT_EQ(recompute_every_nth(*tower, 3), 3);
+  EXPECT_EQ(state(), "E10010");
+  EXPECT_THAT([&] { recompute_every_nth(*tower, 0); },
+              testing::ThrowsMessage<UsageError>(
+                  "[layers] every_n_layers is 0; it must be 1 (every layer) or "
+                  "more"));
+}
+
 TEST(Recomputing, LivesAsLongAsItsGraph) {
   at::Tensor loss;
   std::weak_ptr<torch::nn::Module> layer;

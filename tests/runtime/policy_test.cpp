@@ -290,5 +290,17 @@ TEST(Keep, DoesNothingElsewhere) {
       checkpoint([](const at::Tensor& t) { return keep("t", t); }, x));
 }
 
+// Integers have no graph, and what is a view of them has its metadata already.
+TEST(Policy, IntegersAndTheirViews) {
+  const at::Tensor x = leaf({8});
+  const auto fn = [](const at::Tensor& t) {
+    const at::Tensor order = t.detach().argsort().view({2, 4}).t();
+    return t.index_select(0, order.reshape({-1})).sin() * order.flatten();
+  };
+  const at::Tensor y =
+      checkpoint(CheckpointOptions().policy(policy::everything()), fn, x);
+  EXPECT_TRUE(at::equal(grad({y.sum()}, {x})[0], grad({fn(x).sum()}, {x})[0]));
+}
+
 }  // namespace
 }  // namespace remat

@@ -86,7 +86,13 @@ add_executable(remat_example_regions ${PROJECT_SOURCE_DIR}/examples/regions/regi
 target_link_libraries(remat_example_regions PRIVATE remat_runtime)
 add_test(NAME examples.regions COMMAND remat_example_regions)
 set_tests_properties(examples.regions PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
-add_test(NAME docs.regions COMMAND ${CMAKE_COMMAND}
-  -DDOCUMENT=${PROJECT_SOURCE_DIR}/docs/regions.md
-  -DEXAMPLE=${PROJECT_SOURCE_DIR}/examples/regions/regions.cpp
-  -P ${PROJECT_SOURCE_DIR}/cmake/check_snippets.cmake)
+foreach(pair regions:examples/regions/regions.cpp
+             distributed:tests/distributed/example_test.cpp)
+  string(REPLACE ":" ";" pair ${pair})
+  list(GET pair 0 document)
+  list(GET pair 1 example)
+  add_test(NAME docs.${document} COMMAND ${CMAKE_COMMAND}
+    -DDOCUMENT=${PROJECT_SOURCE_DIR}/docs/${document}.md
+    -DEXAMPLE=${PROJECT_SOURCE_DIR}/${example}
+    -P ${PROJECT_SOURCE_DIR}/cmake/check_snippets.cmake)
+endforeach()

@@ -18,9 +18,12 @@
 namespace remat::distributed {
 namespace {
 
-using torch::autograd::Node;
 using torch::autograd::variable_list;
 using torch::autograd::utils::LambdaPostHook;
+
+// A shared_ptr, or in newer libtorch one of its own kind.
+using Accumulator = decltype(torch::autograd::impl::grad_accumulator(
+    std::declval<const at::Tensor&>()));
 
 constexpr std::string_view kOperation = "data_parallel";
 
@@ -53,7 +56,7 @@ void check_same_model(ProcessGroup& group,
 
 }  // namespace
 
-struct DataParallel::State {
+struct DataParallel::State : std::enable_shared_from_this<DataParallel::State> {
   State(ProcessGroup process_group, std::vector<at::Tensor> trainable,
         const DataParallelOptions& chosen)
       : group(std::move(process_group)),
@@ -71,11 +74,12 @@ struct DataParallel::State {
   DataParallelOptions options;
   std::vector<at::Tensor> parameters;
 
-  // A static graph's is made for the first step that is reduced.
+  // A static graph's is made for the first step that is reduced: what it saw
+  // before, forwards alone or gradients inside NoSync, it would count.
   std::shared_ptr<c10d::Reducer> reducer;
   // The reducer asks for one, without looking whether it is there.
   std::shared_ptr<c10d::Logger> logger;
-  // No step of this reducer was reduced yet.
+  // A static graph's: no step was reduced yet.
   bool first_step = true;
 
   // A forward was prepared, and no backward since.
@@ -91,7 +95,7 @@ struct DataParallel::State {
   // was reduced, or before it.
   std::vector<char> added_up;
   std::vector<char> to_reduce;
-  std::vector<std::pair<std::shared_ptr<Node>, uintptr_t>> hooks;
+  std::vector<std::pair<Accumulator, uintptr_t>> hooks;
 
   bool reduces() const {
     return at::GradMode::is_enabled() && !is_recomputing() &&
@@ -195,10 +199,13 @@ struct DataParallel::State {
         continue;
       }
       any = true;
-      output.register_hook([queued, kept = reducer](const at::Tensor&) {
+      output.register_hook([queued,
+                            state = shared_from_this()](const at::Tensor&) {
         if (!queued->exchange(true)) {
-          torch::autograd::Engine::get_default_engine().queue_callback(
-              [kept] { kept->delay_all_reduce(); });
+          torch::autograd::Engine::get_default_engine().queue_callback([state] {
+            state->first_step = false;
+            state->reducer->delay_all_reduce();
+          });
         }
       });
     }
@@ -257,7 +264,7 @@ void DataParallel::prepare_for_forward() {
     return;
   }
   state_->check_last_step();
-  if (!state_->reducer) {
+  if (state_->options.static_graph && state_->first_step) {
     state_->make_reducer();
   }
   state_->forward_prepared = true;
@@ -291,7 +298,6 @@ void DataParallel::prepare_for_backward(
   if (options.static_graph && state_->first_step) {
     state_->reduce_after_backward_of(outputs);
   }
-  state_->first_step = false;
 }
 
 const std::vector<at::Tensor>& DataParallel::parameters() const {
@@ -301,12 +307,6 @@ const std::vector<at::Tensor>& DataParallel::parameters() const {
 NoSync::NoSync(DataParallel& parallel) : state_(parallel.state_) {
   state_->check_last_step();
   ++state_->no_sync_scopes;
-  // libtorch counts how often a static graph's gradients arrive in the first
-  // step, and would count those in here too.
-  if (state_->options.static_graph) {
-    state_->logger.reset();
-    state_->reducer.reset();
-  }
 }
 
 NoSync::~NoSync() { --state_->no_sync_scopes; }

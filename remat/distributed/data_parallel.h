@@ -34,7 +34,7 @@ struct DataParallelOptions {
   // The same parameters are used in every step, each as often: the first step
   // finds out which, later ones need no search. All gradients of the first step
   // are reduced at its end. Within one step there must be one backward pass.
-  // Together with NoSync every step is a first one. Default false.
+  // Default false.
   bool static_graph = false;
 
   // Gradients are sent in pieces of about this size. Larger: fewer messages;

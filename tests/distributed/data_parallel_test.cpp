@@ -145,20 +145,24 @@ TEST(DataParallel, AParameterWithoutGradientIsNamed) {
 // Steps without a backward, and steps with gradients off, are no steps.
 TEST(DataParallel, ForwardsAlone) {
   on_ranks([](ProcessGroup& group) {
-    const at::Tensor w = weight();
-    DataParallel parallel(group, {w});
-    for (int step = 0; step < 3; ++step) {
-      for (const bool with_gradients : {false, true}) {
-        const at::AutoGradMode mode(with_gradients);
+    for (const bool static_graph : {false, true}) {
+      const at::Tensor w = weight();
+      DataParallelOptions options;
+      options.static_graph = static_graph;
+      DataParallel parallel(group, {w}, {}, options);
+      for (int step = 0; step < 3; ++step) {
+        for (const bool with_gradients : {false, true}) {
+          const at::AutoGradMode mode(with_gradients);
+          parallel.prepare_for_forward();
+          parallel.prepare_for_backward({layer(w, x_of(group)).sum()});
+        }
+        w.mutable_grad() = at::Tensor();
         parallel.prepare_for_forward();
-        parallel.prepare_for_backward({layer(w, x_of(group)).sum()});
+        const at::Tensor loss = layer(w, x_of(group)).sum();
+        parallel.prepare_for_backward({loss});
+        backward({loss});
+        EXPECT_TRUE(same_on_all_ranks(group, {w.grad()}));
       }
-      w.mutable_grad() = at::Tensor();
-      parallel.prepare_for_forward();
-      const at::Tensor loss = layer(w, x_of(group)).sum();
-      parallel.prepare_for_backward({loss});
-      backward({loss});
-      EXPECT_TRUE(same_on_all_ranks(group, {w.grad()}));
     }
   });
 }

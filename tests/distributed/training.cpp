@@ -144,7 +144,9 @@ GradientCounter::GradientCounter(const Weights& parameters) {
               return outputs;
             }));
     counts_.push_back(std::move(count));
-    accumulators_.push_back(std::move(accumulator));
+    // A pointer whose type differs between versions of libtorch.
+    accumulators_.push_back(
+        std::make_shared<decltype(accumulator)>(std::move(accumulator)));
   }
 }
 

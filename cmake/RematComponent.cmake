@@ -1,18 +1,27 @@
-# remat_component(NAME [PURE] [DEPENDS component...] [LINK target...] [HEADER_ONLY target...]
-#                 [PUBLIC header...])
+# remat_component(NAME [PURE] [ONLY_WITH target] [DEPENDS component...] [LINK target...]
+#                 [HEADER_ONLY target...] [PUBLIC header...])
 #
 # The library remat_NAME (remat::NAME) of all sources in remat/NAME. DEPENDS names
 # the components whose headers it may include; the layer check compares every
 # #include with it. PURE: any libtorch header is a compile error. LINK: libraries
 # its users need as well. HEADER_ONLY: used in sources only, never in our public
-# headers. PUBLIC: the headers, without ".h", that are installed; the layer check
+# headers. ONLY_WITH: without this target the component and its tests are left out.
+# PUBLIC: the headers, without ".h", that are installed; the layer check
 # holds them to other public headers and ATen/core/Tensor.h.
 set_property(GLOBAL PROPERTY REMAT_COMPONENTS "")
+set_property(GLOBAL PROPERTY REMAT_COMPONENTS_LEFT_OUT "")
 
 function(remat_component name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "PURE;STATIC" "" "DEPENDS;LINK;HEADER_ONLY;PUBLIC")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "PURE;STATIC" "ONLY_WITH" "DEPENDS;LINK;HEADER_ONLY;PUBLIC")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "component ${name}: unknown argument ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(arg_ONLY_WITH AND NOT TARGET ${arg_ONLY_WITH})
+    string(REPLACE "::" "" package ${arg_ONLY_WITH})
+    message(STATUS "component ${name} is left out: ${${package}_REASON}")
+    set_property(GLOBAL APPEND PROPERTY REMAT_COMPONENTS_LEFT_OUT ${name})
+    set_property(GLOBAL PROPERTY REMAT_DEPENDS_${name} "${arg_DEPENDS}")
+    return()
   endif()
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/remat/${name}/*.cpp)
   # Sources for one instruction set are added, with their flags, by RematKernels;

@@ -39,7 +39,8 @@ endforeach()
 # public headers include.
 set(layers "")
 set(headers remat/remat.h)
-foreach(component IN LISTS components)
+get_property(left_out GLOBAL PROPERTY REMAT_COMPONENTS_LEFT_OUT)
+foreach(component IN LISTS components left_out)
   get_property(depends GLOBAL PROPERTY REMAT_DEPENDS_${component})
   list(JOIN depends "," depends)
   list(APPEND layers "${component}=${depends}")
@@ -100,8 +101,14 @@ foreach(page regions graphs)
   target_link_libraries(remat_example_${page} PRIVATE remat_runtime)
   add_test(NAME examples.${page} COMMAND remat_example_${page})
   set_tests_properties(examples.${page} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
-  add_test(NAME docs.${page} COMMAND ${CMAKE_COMMAND}
-    -DDOCUMENT=${PROJECT_SOURCE_DIR}/docs/${page}.md
-    -DEXAMPLE=${PROJECT_SOURCE_DIR}/examples/${page}/${page}.cpp
+endforeach()
+foreach(pair regions:examples/regions/regions.cpp graphs:examples/graphs/graphs.cpp
+             distributed:tests/distributed/example_test.cpp)
+  string(REPLACE ":" ";" pair ${pair})
+  list(GET pair 0 document)
+  list(GET pair 1 example)
+  add_test(NAME docs.${document} COMMAND ${CMAKE_COMMAND}
+    -DDOCUMENT=${PROJECT_SOURCE_DIR}/docs/${document}.md
+    -DEXAMPLE=${PROJECT_SOURCE_DIR}/${example}
     -P ${PROJECT_SOURCE_DIR}/cmake/check_snippets.cmake)
 endforeach()

@@ -1,0 +1,30 @@
+# Libtorch::Gloo: libtorch's c10d with Gloo, for sources. libtorch holds the code of
+# both; the headers of Gloo are another package's. Needs FindLibtorch before it.
+# Sets LibtorchGloo_FOUND, and LibtorchGloo_REASON where it is not.
+set(LibtorchGloo_REASON "")
+find_path(GLOO_INCLUDE_DIR gloo/transport/device.h HINTS ${LIBTORCH_INCLUDE_DIR})
+mark_as_advanced(GLOO_INCLUDE_DIR)
+foreach(header reducer.hpp ProcessGroupGloo.hpp TCPStore.hpp)
+  if(NOT EXISTS ${LIBTORCH_INCLUDE_DIR}/torch/csrc/distributed/c10d/${header})
+    set(LibtorchGloo_REASON "this libtorch has no c10d/${header}")
+  endif()
+endforeach()
+if(NOT LibtorchGloo_REASON AND NOT GLOO_INCLUDE_DIR)
+  set(LibtorchGloo_REASON "no headers of Gloo; on Debian: apt-get install libgloo-dev")
+endif()
+if(LibtorchGloo_REASON)
+  set(LibtorchGloo_FOUND FALSE)
+  return()
+endif()
+set(LibtorchGloo_FOUND TRUE)
+if(NOT TARGET Libtorch::Gloo)
+  add_library(Libtorch::Gloo INTERFACE IMPORTED)
+  target_link_libraries(Libtorch::Gloo INTERFACE Libtorch::Libtorch)
+  target_include_directories(Libtorch::Gloo SYSTEM INTERFACE ${GLOO_INCLUDE_DIR})
+  # c10d's headers show their classes for Gloo only to those who ask for them.
+  target_compile_definitions(Libtorch::Gloo INTERFACE USE_C10D_GLOO)
+  if(NOT EXISTS ${LIBTORCH_INCLUDE_DIR}/torch/csrc/distributed/autograd/context/context.h)
+    target_include_directories(Libtorch::Gloo SYSTEM INTERFACE
+      ${CMAKE_CURRENT_LIST_DIR}/libtorch_shims)
+  endif()
+endif()

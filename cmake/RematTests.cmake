@@ -7,6 +7,12 @@ if(NOT RAPIDCHECK_LIBRARY)
     "(scripts/setup installs everything that remat is built with)")
 endif()
 
+# A device of software, for what runs beside the host.
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/device/*.cpp)
+add_library(remat_software_device OBJECT ${sources})
+target_include_directories(remat_software_device PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(remat_software_device PRIVATE Libtorch::Libtorch)
+
 get_property(components GLOBAL PROPERTY REMAT_COMPONENTS)
 foreach(component IN LISTS components)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${component}/*.cpp)
@@ -24,6 +30,9 @@ foreach(component IN LISTS components)
   # Two pools of threads that spin on the same cores slow each other down.
   set_tests_properties(${component} PROPERTIES TIMEOUT 1800
     ENVIRONMENT OMP_WAIT_POLICY=passive)
+endforeach()
+foreach(component store runtime)
+  target_link_libraries(remat_${component}_tests PRIVATE remat_software_device)
 endforeach()
 # The tests of models and of the runtime read fixtures, and count live bytes.
 foreach(pair nn:io runtime:memory)

@@ -402,7 +402,7 @@ TEST(SaveOnCpu, GraphsThatNobodyRunsBackward) {
   EXPECT_EQ(store->statistics().live_bytes, 0);
   software::finish();
   store->trim();
-  EXPECT_EQ(software::live_bytes(), before);
+  EXPECT_LE(software::live_bytes(), before);
 }
 
 TEST(SaveOnCpu, OneStoreForSeveralThreads) {

@@ -90,11 +90,13 @@ include(${PROJECT_SOURCE_DIR}/tests/package/package_tests.cmake OPTIONAL)
 include(${PROJECT_SOURCE_DIR}/tests/cli/cli_tests.cmake OPTIONAL)
 
 # examples: what documents show is compiled and runs.
-add_executable(remat_example_regions ${PROJECT_SOURCE_DIR}/examples/regions/regions.cpp)
-target_link_libraries(remat_example_regions PRIVATE remat_runtime)
-add_test(NAME examples.regions COMMAND remat_example_regions)
-set_tests_properties(examples.regions PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
-add_test(NAME docs.regions COMMAND ${CMAKE_COMMAND}
-  -DDOCUMENT=${PROJECT_SOURCE_DIR}/docs/regions.md
-  -DEXAMPLE=${PROJECT_SOURCE_DIR}/examples/regions/regions.cpp
-  -P ${PROJECT_SOURCE_DIR}/cmake/check_snippets.cmake)
+foreach(name regions offload)
+  set(example ${PROJECT_SOURCE_DIR}/examples/${name}/${name}.cpp)
+  add_executable(remat_example_${name} ${example})
+  target_link_libraries(remat_example_${name} PRIVATE remat_runtime)
+  add_test(NAME examples.${name} COMMAND remat_example_${name})
+  set_tests_properties(examples.${name} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
+  add_test(NAME docs.${name} COMMAND ${CMAKE_COMMAND}
+    -DDOCUMENT=${PROJECT_SOURCE_DIR}/docs/${name}.md -DEXAMPLE=${example}
+    -P ${PROJECT_SOURCE_DIR}/cmake/check_snippets.cmake)
+endforeach()

@@ -7,6 +7,12 @@ if(NOT RAPIDCHECK_LIBRARY)
     "(scripts/setup installs everything that remat is built with)")
 endif()
 
+# A device of software, for what runs beside the host.
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/device/*.cpp)
+add_library(remat_software_device OBJECT ${sources})
+target_include_directories(remat_software_device PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(remat_software_device PRIVATE Libtorch::Libtorch)
+
 get_property(components GLOBAL PROPERTY REMAT_COMPONENTS)
 foreach(component IN LISTS components)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${component}/*.cpp)
@@ -24,6 +30,9 @@ foreach(component IN LISTS components)
   # Two pools of threads that spin on the same cores slow each other down.
   set_tests_properties(${component} PROPERTIES TIMEOUT 1800
     ENVIRONMENT OMP_WAIT_POLICY=passive)
+endforeach()
+foreach(component store runtime)
+  target_link_libraries(remat_${component}_tests PRIVATE remat_software_device)
 endforeach()
 # The tests of models and of the runtime read fixtures, and count live bytes.
 foreach(pair nn:io runtime:memory)
@@ -96,13 +105,14 @@ if(PYTHON3_PROGRAM AND NOT REMAT_SANITIZE)
 endif()
 
 # examples: what docs/PAGE.md shows is compiled and runs.
-foreach(page regions graphs)
+foreach(page regions graphs offload)
   add_executable(remat_example_${page} ${PROJECT_SOURCE_DIR}/examples/${page}/${page}.cpp)
   target_link_libraries(remat_example_${page} PRIVATE remat_runtime)
   add_test(NAME examples.${page} COMMAND remat_example_${page})
   set_tests_properties(examples.${page} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
 endforeach()
 foreach(pair regions:examples/regions/regions.cpp graphs:examples/graphs/graphs.cpp
+             offload:examples/offload/offload.cpp
              distributed:tests/distributed/example_test.cpp)
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 document)
@@ -110,5 +120,7 @@ foreach(pair regions:examples/regions/regions.cpp graphs:examples/graphs/graphs.
   add_test(NAME docs.${document} COMMAND ${CMAKE_COMMAND}
     -DDOCUMENT=${PROJECT_SOURCE_DIR}/docs/${document}.md
     -DEXAMPLE=${PROJECT_SOURCE_DIR}/${example}
+    -P ${PROJECT_SOURCE_DIR}/cmake/check_snippets.cmake)
+endforeach()
     -P ${PROJECT_SOURCE_DIR}/cmake/check_snippets.cmake)
 endforeach()

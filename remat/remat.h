@@ -14,5 +14,7 @@
 #include "remat/runtime/recompute_context.h"
 #include "remat/runtime/recompute_group.h"
 #include "remat/runtime/recomputing.h"
+#include "remat/runtime/save_on_cpu.h"
 #include "remat/runtime/saved_tensor_hooks.h"
 #include "remat/runtime/sequential.h"
+#include "remat/store/host_store.h"

@@ -48,7 +48,7 @@ TORCH_MODULE(Model);
 
 void layers(const torch::Tensor& x) {
   Model model;
-  remat::recompute_where(*model, [](const std::string& name, auto& layer) {
+  remat::recompute_where(*model, [](const std::string& name, auto&) {
     return name != "layers.0";
   });
   remat::recompute_every_nth(*model, 2);  // the first, the third, ...

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "remat/base/error.h"
-#include "remat/base/log.h"
 #include "remat/runtime/engine.h"
 #include "remat/runtime/hook_stack.h"
 
@@ -106,45 +105,6 @@ class UserHandler final : public SavedTensorHandler {
   const HookNesting nesting_;
 };
 
-// A tensor in host memory and where it came from.
-struct HostCopy {
-  at::Tensor tensor;
-  at::Device device = at::kCPU;
-  bool pinned = false;
-
-  template <class Visitor>
-  void visit_tensors(Visitor&& visit) {
-    visit(tensor);
-  }
-};
-
-at::Tensor pinned_like(const at::Tensor& tensor) {
-  try {
-    return at::empty_strided(
-        tensor.sizes(), tensor.strides(),
-        tensor.options().device(at::kCPU).pinned_memory(true));
-  } catch (const c10::Error&) {
-    say_once("save_on_cpu",
-             "this libtorch has no page-locked memory; ordinary host memory is "
-             "used");
-    return {};
-  }
-}
-
-HostCopy to_host(const at::Tensor& tensor, bool pin_memory) {
-  if (tensor.is_cpu()) {
-    return {tensor, tensor.device(), false};
-  }
-  if (pin_memory && tensor.has_storage()) {
-    at::Tensor host = pinned_like(tensor);
-    if (host.defined()) {
-      host.copy_(tensor, /*non_blocking=*/true);
-      return {host, tensor.device(), true};
-    }
-  }
-  return {tensor.cpu(), tensor.device(), false};
-}
-
 }  // namespace
 }  // namespace detail
 
@@ -160,15 +120,6 @@ SavedTensorHooks::SavedTensorHooks(detail::PackFunction pack,
 }
 
 SavedTensorHooks::~SavedTensorHooks() = default;
-
-SaveOnCpu::SaveOnCpu(bool pin_memory)
-    : hooks_(
-          [pin_memory](const at::Tensor& tensor) {
-            return detail::to_host(tensor, pin_memory);
-          },
-          [](const detail::HostCopy& copy) {
-            return copy.tensor.to(copy.device, copy.pinned);
-          }) {}
 
 SavedTensorHooksDisabled::SavedTensorHooksDisabled(std::string message) {
   detail::disable_hooks(std::move(message));

@@ -111,19 +111,6 @@ class SavedTensorHooks {
   std::unique_ptr<State> state_;
 };
 
-// While it lives, what autograd saves of device tensors waits in host memory
-// and comes back to its device for backward. With pin_memory in page-locked
-// memory, copied there and back without waiting; where this libtorch has none,
-// in ordinary memory, which is said once. Tensors of the CPU stay as they are.
-// (With a device not yet shown: no GPU has run this.)
-class SaveOnCpu {
- public:
-  explicit SaveOnCpu(bool pin_memory = false);
-
- private:
-  SavedTensorHooks hooks_;
-};
-
 // While it lives, SavedTensorHooks and checkpoint() throw Error with this text
 // in this thread: for code that hooks would break. Throws Error where hooks
 // stand.

@@ -268,19 +268,6 @@ TEST(SavedTensorHooks, AndRegions) {
       at::equal(grad({y}, {x})[0], grad({(x * 2).sin().exp().sum()}, {x})[0]));
 }
 
-TEST(SaveOnCpu, LeavesCpuTensorsAlone) {
-  const at::Tensor x = leaf({4});
-  for (const bool pin : {false, true}) {
-    at::Tensor y;
-    {
-      const SaveOnCpu guard(pin);
-      y = x.sin().exp().sum();
-    }
-    EXPECT_TRUE(
-        at::equal(grad({y}, {x})[0], grad({x.sin().exp().sum()}, {x})[0]));
-  }
-}
-
 TEST(SavedTensorHooksDisabled, RefusesHooksAndRegions) {
   const at::Tensor x = leaf({4});
   const at::Tensor before =

@@ -122,5 +122,3 @@ foreach(pair regions:examples/regions/regions.cpp graphs:examples/graphs/graphs.
     -DEXAMPLE=${PROJECT_SOURCE_DIR}/${example}
     -P ${PROJECT_SOURCE_DIR}/cmake/check_snippets.cmake)
 endforeach()
-    -P ${PROJECT_SOURCE_DIR}/cmake/check_snippets.cmake)
-endforeach()

@@ -97,9 +97,16 @@ void GraphScope::forward_ended() {
   state_->region->forward_ended();
 }
 
-GraphPlan GraphScope::plan() const {
+GraphPlan GraphScope::plan(std::optional<int64_t> budget_bytes) const {
   return plan_of_tape(state_->region->tape(), state_->region->saved_values(),
-                      state_->names);
+                      state_->names, budget_bytes);
+}
+
+void check_budget(int64_t budget_bytes) {
+  if (budget_bytes < 0) {
+    fail_usage("plan_graph", "budget_bytes is ", budget_bytes,
+               "; it must be 0 or more");
+  }
 }
 
 }  // namespace remat::detail

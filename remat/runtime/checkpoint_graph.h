@@ -14,7 +14,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -40,12 +42,26 @@ class GraphScope {
   // When the function has returned.
   void forward_ended();
   // Of a scope for planning, while what the function returned lives.
-  GraphPlan plan() const;
+  GraphPlan plan(std::optional<int64_t> budget_bytes) const;
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// Throws UsageError for a negative one.
+void check_budget(int64_t budget_bytes);
+
+template <class Fn, class... Inputs>
+GraphPlan record_and_plan(std::optional<int64_t> budget_bytes, Fn&& fn,
+                          Inputs&&... inputs) {
+  std::tuple<std::decay_t<Inputs>...> arguments(
+      std::forward<Inputs>(inputs)...);
+  GraphScope scope{GraphScope::ForPlanning()};
+  // The graph must live until the plan is made.
+  [[maybe_unused]] const auto result = std::apply(fn, arguments);
+  return scope.plan(budget_bytes);
+}
 
 }  // namespace detail
 
@@ -91,12 +107,19 @@ requires std::is_same_v<Keep, Policy> || std::is_same_v<Keep, GraphPlan>
 // any run.
 template <class Fn, class... Inputs>
 GraphPlan plan_graph(Fn&& fn, Inputs&&... inputs) {
-  std::tuple<std::decay_t<Inputs>...> arguments(
-      std::forward<Inputs>(inputs)...);
-  detail::GraphScope scope{detail::GraphScope::ForPlanning()};
-  // The graph must live until the plan is made.
-  [[maybe_unused]] const auto result = std::apply(fn, arguments);
-  return scope.plan();
+  return detail::record_and_plan(std::nullopt, std::forward<Fn>(fn),
+                                 std::forward<Inputs>(inputs)...);
+}
+
+// The same, but with the least to compute again that keeps held and recomputed
+// values within budget_bytes at any time. A smaller budget never gives a higher
+// peak; where none is small enough GraphPlan::fits is false, and the plan is
+// that of plan_graph(). Throws UsageError for a negative budget.
+template <class Fn, class... Inputs>
+GraphPlan plan_graph_within(int64_t budget_bytes, Fn&& fn, Inputs&&... inputs) {
+  detail::check_budget(budget_bytes);
+  return detail::record_and_plan(budget_bytes, std::forward<Fn>(fn),
+                                 std::forward<Inputs>(inputs)...);
 }
 
 }  // namespace remat

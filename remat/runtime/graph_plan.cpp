@@ -134,62 +134,101 @@ Blocks blocks_of(const std::vector<Span>& spans, const std::vector<bool>& saved,
   return blocks;
 }
 
+// A plan: cuts after these blocks; what follows the last one, the tail, is held
+// as a whole, so that nothing of it is computed again.
 struct Cuts {
   std::vector<size_t> after;  // blocks
-  int64_t held_bytes = 0;
-  int64_t segment_bytes = 0;
-  int64_t total() const { return held_bytes + segment_bytes; }
+  int64_t held_bytes = 0;     // at the cuts
+  int64_t segment_bytes = 0;  // the largest before the tail
+  int64_t tail_bytes = 0;
+  size_t tail = 0;  // its first block
+
+  // The tail is gone when the first segment is computed again.
+  int64_t total() const {
+    return held_bytes + std::max(segment_bytes, tail_bytes);
+  }
 };
 
-// The cuts that hold the least, of those with no segment over the limit (but
-// for single blocks). A shortest path: best[j] is the least that is held if a
-// segment ends with block j.
-Cuts cuts_within(const Blocks& blocks, int64_t limit) {
+// For each block j the least that is held at cuts up to one after j, with no
+// segment over the limit, and where the segment begins that ends there.
+struct Prefixes {
+  std::vector<int64_t> held;
+  std::vector<size_t> first;
+};
+
+Prefixes prefixes_within(const Blocks& blocks, int64_t limit) {
   const size_t count = blocks.size();
-  std::vector<int64_t> best(count, kNever);
-  std::vector<size_t> first(count, 0);
-  for (size_t j = 0; j < count; ++j) {
+  Prefixes best{std::vector<int64_t>(count, kNever),
+                std::vector<size_t>(count, 0)};
+  for (size_t j = 0; j + 1 < count; ++j) {
     int64_t new_bytes = 0;
-    for (size_t i = j + 1; i-- > 0;) {
-      if (i < j && blocks.saved_in(i, j) > limit) {
-        break;
+    for (size_t i = j + 1; i-- > 0 && blocks.saved_in(i, j) <= limit;) {
+      for (const Span& span : blocks.spans[i]) {
+        new_bytes += span.last_read > j ? span.bytes : 0;
       }
-      if (j + 1 < count) {
-        for (const Span& span : blocks.spans[i]) {
-          new_bytes += span.last_read > j ? span.bytes : 0;
-        }
-      }
-      const int64_t before = i == 0 ? 0 : best[i - 1];
-      if (before + new_bytes < best[j]) {
-        best[j] = before + new_bytes;
-        first[j] = i;
+      const int64_t before = i == 0 ? 0 : best.held[i - 1];
+      if (before + new_bytes < best.held[j]) {
+        best.held[j] = before + new_bytes;
+        best.first[j] = i;
       }
     }
   }
+  return best;
+}
+
+Cuts cuts_before(const Blocks& blocks, const Prefixes& best, size_t tail) {
   Cuts cuts;
-  cuts.held_bytes = best[count - 1];
-  for (size_t j = count - 1;; j = first[j] - 1) {
+  cuts.tail = tail;
+  cuts.tail_bytes = blocks.saved_in(tail, blocks.size() - 1);
+  if (tail == 0) {
+    return cuts;
+  }
+  cuts.held_bytes = best.held[tail - 1];
+  for (size_t j = tail - 1;; j = best.first[j] - 1) {
+    cuts.after.push_back(j);
     cuts.segment_bytes =
-        std::max(cuts.segment_bytes, blocks.saved_in(first[j], j));
-    if (first[j] == 0) {
+        std::max(cuts.segment_bytes, blocks.saved_in(best.first[j], j));
+    if (best.first[j] == 0) {
       break;
     }
-    cuts.after.push_back(first[j] - 1);
   }
   std::reverse(cuts.after.begin(), cuts.after.end());
   return cuts;
 }
 
-Cuts best_cuts(const Blocks& blocks) {
-  const auto total = static_cast<double>(blocks.saved_bytes.back());
-  Cuts best = cuts_within(blocks, blocks.saved_bytes.back());
-  double limit = total;
-  for (int i = 0; i < kLimits; ++i) {
-    limit *= 0.85;
-    Cuts cuts = cuts_within(blocks, static_cast<int64_t>(limit));
-    if (cuts.total() < best.total()) {
-      best = std::move(cuts);
+// The longest tail, hence the least to compute again, of those that take no
+// more than the budget; if none does, what takes the least. Of equal tails what
+// takes less.
+Cuts best_cuts(const Blocks& blocks, int64_t budget) {
+  const size_t count = blocks.size();
+  int64_t largest_block = 0;
+  for (size_t j = 0; j < count; ++j) {
+    largest_block = std::max(largest_block, blocks.saved_in(j, j));
+  }
+  Cuts best = cuts_before(blocks, {}, 0);
+  const auto is_better = [budget, &best](const Cuts& cuts) {
+    if (cuts.total() > budget || best.total() > budget) {
+      return cuts.total() < best.total();
     }
+    return cuts.tail != best.tail ? cuts.tail < best.tail
+                                  : cuts.total() < best.total();
+  };
+  auto limit = static_cast<double>(blocks.saved_bytes.back());
+  for (int i = 0; i < kLimits; ++i) {
+    const int64_t bytes = std::max(largest_block, static_cast<int64_t>(limit));
+    const Prefixes prefixes = prefixes_within(blocks, bytes);
+    for (size_t tail = 1; tail < count; ++tail) {
+      if (prefixes.held[tail - 1] < kNever) {
+        Cuts cuts = cuts_before(blocks, prefixes, tail);
+        if (is_better(cuts)) {
+          best = std::move(cuts);
+        }
+      }
+    }
+    if (bytes == largest_block) {
+      break;
+    }
+    limit *= 0.85;
   }
   return best;
 }
@@ -198,35 +237,46 @@ Cuts best_cuts(const Blocks& blocks) {
 
 GraphPlan plan_of_tape(const OperatorTape& tape,
                        const std::vector<size_t>& saved,
-                       std::vector<std::string> operators) {
+                       std::vector<std::string> operators,
+                       std::optional<int64_t> budget_bytes) {
   GraphPlan plan;
   plan.held.resize(operators.size(), false);
   plan.operators = std::move(operators);
-  if (tape.operators().empty()) {
-    return plan;
-  }
-  const std::vector<Span> spans = spans_of(tape);
-  std::vector<bool> is_saved(spans.size(), false);
+  std::vector<bool> is_saved(tape.values().size(), false);
   for (const size_t id : saved) {
     is_saved[id] = true;
   }
+  for (size_t id = 0; id < is_saved.size(); ++id) {
+    const TapedValue& value = tape.values()[id];
+    if (value.made_here && (value.read || is_saved[id])) {
+      plan.fixed_bytes += value.bytes;
+    }
+  }
+  if (tape.operators().empty()) {
+    plan.fits = plan.fixed_bytes <= budget_bytes.value_or(kNever);
+    plan.peak_bytes = plan.fixed_bytes;
+    return plan;
+  }
+  const std::vector<Span> spans = spans_of(tape);
   const Blocks blocks = blocks_of(spans, is_saved, tape.operators().size());
-  const Cuts cuts = best_cuts(blocks);
+  const Cuts cuts =
+      best_cuts(blocks, budget_bytes.value_or(0) - plan.fixed_bytes);
   plan.segments = static_cast<int64_t>(cuts.after.size());
   plan.held_bytes = cuts.held_bytes;
   plan.largest_segment_bytes = cuts.segment_bytes;
-  plan.plain_bytes = blocks.saved_bytes.back();
-  const size_t last_segment =
-      cuts.after.empty() ? 0 : blocks.end[cuts.after.back()];
+  plan.plain_bytes = blocks.saved_bytes.back() + plan.fixed_bytes;
+  plan.peak_bytes = cuts.total() + plan.fixed_bytes;
+  plan.fits = plan.peak_bytes <= budget_bytes.value_or(kNever);
+  const size_t first_of_tail = cuts.tail == 0 ? 0 : blocks.end[cuts.tail - 1];
   for (size_t id = 0; id < spans.size(); ++id) {
     const Span& span = spans[id];
-    const bool is_last = is_saved[id] && span.made >= last_segment;
+    const bool in_tail = is_saved[id] && span.made >= first_of_tail;
     const bool crosses =
         std::any_of(cuts.after.begin(), cuts.after.end(), [&](size_t block) {
           return span.made < blocks.end[block] &&
                  span.last_read >= blocks.end[block];
         });
-    if (span.bytes > 0 && (is_last || crosses)) {
+    if (span.bytes > 0 && (in_tail || crosses)) {
       plan.held[tape.operators()[span.made].number] = true;
     }
   }

@@ -309,6 +309,10 @@ ValueId OperatorTape::value_of(const at::Tensor& tensor) {
     }
   }
   const ValueId id = add_value(tensor, TapedValue::kNoProducer);
+  const auto origin = origins_.find(storage_of(tensor));
+  values_[id].made_here = origin != origins_.end() &&
+                          origin->second.made_here &&
+                          !origin->second.storage.expired();
   if (choice_.hold) {
     const at::Tensor memory = flat_memory(tensor);
     values_[id].memory = is_outside_state(tensor) ? memory.clone() : memory;

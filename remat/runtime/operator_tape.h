@@ -57,7 +57,8 @@ struct TapedValue {
   int64_t bytes = 0;
   bool read = false;         // by an operator on the tape
   bool overwritten = false;  // its memory holds a later value
-  bool kept = false;         // because keeps() or the policy said so
+  bool kept = false;         // because keeps() or a name said so
+  bool made_here = false;    // no producer, but from the function
   // Its whole memory, where it is held: kept, or without a producer.
   at::Tensor memory;
 

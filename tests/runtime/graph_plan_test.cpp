@@ -2,6 +2,7 @@
 #include "remat/runtime/graph_plan.h"
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -9,6 +10,8 @@
 
 #include <cmath>
 
+#include "remat/base/bytes.h"
+#include "remat/base/error.h"
 #include "remat/memory/meter.h"
 #include "remat/runtime/checkpoint_graph.h"
 #include "tests/runtime/helpers.h"
@@ -37,9 +40,7 @@ TEST(GraphPlan, AChainOfNStepsTakesTwoSquareRoots) {
     const GraphPlan plan = plan_graph(fn, x);
     EXPECT_LE(planning.peak_bytes(), 3 * kValue) << "planning keeps nothing";
     const auto root = static_cast<int64_t>(std::ceil(std::sqrt(steps)));
-    EXPECT_LE(plan.held_bytes + plan.largest_segment_bytes,
-              (2 * root + 1) * kValue)
-        << plan.describe();
+    EXPECT_LE(plan.peak_bytes, (2 * root + 1) * kValue) << plan.describe();
     EXPECT_EQ(plan.plain_bytes, steps * kValue);
     const MemoryMeter meter;
     const at::Tensor out = checkpoint_graph(plan, fn, x);
@@ -121,6 +122,43 @@ TEST(GraphPlan, OtherOperatorsThanPlannedAreAnError) {
       "of 3 operators. Plan anew: plan_graph(fn, inputs).");
 }
 
+// Case 29 of the field, pytorch#197838, #161650, #190758: a smaller budget gave
+// a higher peak, and other random numbers.
+TEST(GraphPlan, BudgetsAreKept) {
+  constexpr int64_t kMiB = 1 << 20;
+  const at::Tensor x = at::full({kMiB / 4}, 0.5f).requires_grad_();
+  const auto fn = [](const at::Tensor& t) {
+    return at::dropout(chain(t, 8), 0.25, true);
+  };
+  at::manual_seed(2);
+  const at::Tensor expected = grad({fn(x).sum()}, {x})[0];
+  const int64_t least = plan_graph(fn, x).peak_bytes;
+  int64_t smaller_peak = 0;
+  for (const int64_t budget : {0, 1, 2, 4, 5, 6, 7, 8, 9, 16}) {
+    const GraphPlan plan = plan_graph_within(budget * kMiB, fn, x);
+    EXPECT_EQ(plan.fits, budget * kMiB >= least) << plan.describe();
+    EXPECT_LE(plan.peak_bytes, std::max(budget * kMiB, least));
+    at::manual_seed(2);
+    const MemoryMeter meter;
+    const at::Tensor out = checkpoint_graph(plan, fn, x);
+    EXPECT_LE(meter.live_bytes() - kMiB, std::max(budget * kMiB, least));
+    const at::Tensor gradient = grad({out.sum()}, {x})[0];
+    EXPECT_GE(meter.peak_bytes(), smaller_peak) << budget << " MiB";
+    // The output, its sum's gradient and two in a step.
+    EXPECT_LE(meter.peak_bytes(), plan.peak_bytes + 4 * kMiB);
+    smaller_peak = meter.peak_bytes();
+    EXPECT_TRUE(at::equal(gradient, expected)) << budget << " MiB";
+  }
+  // All that the plain run holds: nothing is computed again.
+  EXPECT_EQ(plan_graph_within(16 * kMiB, fn, x).segments, 0);
+  EXPECT_THAT([&] { plan_graph_within(-1, fn, x); },
+              testing::ThrowsMessage<UsageError>(
+                  "[plan_graph] budget_bytes is -1; it must be 0 or more"));
+  for (const char* text : {"nan", "inf", "-1MiB", "1e400"}) {
+    EXPECT_THROW(parse_bytes(text), UsageError) << text;
+  }
+}
+
 TEST(GraphPlan, NothingToPlan) {
   const at::Tensor x = row();
   const GraphPlan plan = plan_graph([](const at::Tensor& t) { return t; }, x);
@@ -163,7 +201,9 @@ RC_GTEST_PROP(GraphPlan, RandomGraphs, ()) {
   at::manual_seed(5);
   const at::Tensor plain = fn(x);
   at::manual_seed(6);
-  const GraphPlan plan = plan_graph(fn, x);
+  const auto budget = *rc::gen::inRange<int64_t>(0, 1 << 16);
+  const GraphPlan plan = plan_graph_within(budget, fn, x);
+  RC_ASSERT(plan.fits == (plan.peak_bytes <= budget));
   at::manual_seed(5);
   const at::Tensor out = checkpoint_graph(plan, fn, x);
   RC_ASSERT(at::equal(plain, out));

@@ -168,7 +168,7 @@ TEST(ErrorTexts, ChangesInPlace) {
       leaf());
   EXPECT_EQ(
       error_of([&] { late.sum().backward(); }),
-      "[checkpoint] a region: tensor 1, Float[2, 3], was changed in place "
+      "[checkpoint] a region: tensor 2, Float[2, 3], was changed in place "
       "after autograd saved it: version 0 then, 1 now. Change a copy "
       "instead.");
 }

@@ -117,6 +117,7 @@ TEST(Checkpoint, TakesAndReturnsStructuresOfTensors) {
   }
 }
 
+// Case 26 of the field.
 TEST(Checkpoint, NestedRegionsRecomputeInnerInOuter) {
   const at::Tensor x = at::tensor({0.3, 1.1}, at::kDouble).requires_grad_();
   int outer = 0, inner = 0;

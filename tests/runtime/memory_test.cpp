@@ -1,4 +1,5 @@
-// Held bytes, counted: what a recomputing model keeps, and for how long.
+// Held bytes, counted: what a recomputing model keeps, and for how long; case
+// 28 of the field among it.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -129,11 +129,14 @@ void OperatorTape::take_arguments(const c10::OperatorHandle& op) {
                        .value = 0,
                        .layout = TensorLayout::of(argument.tensor),
                        .scratch = argument.scratch};
-    if (!argument.scratch && (can_be_taped || argument.writes)) {
+    if (argument.writes) {
+      // What is written over memory that cannot be computed cannot be either.
+      const std::optional<ValueId> known = known_value(argument.tensor);
+      can_be_taped &= known.has_value() && values_[*known].can_be_computed();
+      tensor.value = known.value_or(0);
+    } else if (can_be_taped && !argument.scratch) {
       tensor.value = value_of(argument.tensor);
     }
-    // What is written over memory that cannot be computed cannot be either.
-    can_be_taped &= !argument.writes || values_[tensor.value].can_be_computed();
     taped.push_back(std::move(tensor));
   }
   for (size_t i = 0; can_be_taped && i < taped.size(); ++i) {
@@ -143,7 +146,9 @@ void OperatorTape::take_arguments(const c10::OperatorHandle& op) {
   }
   for (const Running::Argument& argument : running_.tensors) {
     if (argument.writes && can_hold(argument.tensor)) {
-      before_write(value_of(argument.tensor));
+      if (const std::optional<ValueId> known = known_value(argument.tensor)) {
+        before_write(*known);
+      }
     }
   }
   if (can_be_taped) {
@@ -163,7 +168,6 @@ void OperatorTape::before_write(ValueId id) {
     return;
   }
   value.overwritten = true;
-  value.kept = false;
   if (!value.memory.defined()) {
     return;
   }
@@ -296,7 +300,7 @@ void OperatorTape::named(std::string_view name, const at::Tensor& tensor) {
   keep(value_of(tensor), tensor);
 }
 
-ValueId OperatorTape::value_of(const at::Tensor& tensor) {
+std::optional<ValueId> OperatorTape::known_value(const at::Tensor& tensor) {
   const auto found = memory_.find(storage_of(tensor));
   if (found != memory_.end()) {
     Memory& memory = found->second;
@@ -307,6 +311,18 @@ ValueId OperatorTape::value_of(const at::Tensor& tensor) {
       memory.least_version = version;
       return memory.value;
     }
+    at::Tensor& held = values_[memory.value].memory;
+    if (storage && held.defined() && storage_of(held) == storage.get()) {
+      // Somebody changed it unseen.
+      held = at::Tensor();
+    }
+  }
+  return std::nullopt;
+}
+
+ValueId OperatorTape::value_of(const at::Tensor& tensor) {
+  if (const std::optional<ValueId> known = known_value(tensor)) {
+    return *known;
   }
   const ValueId id = add_value(tensor, TapedValue::kNoProducer);
   const auto origin = origins_.find(storage_of(tensor));
@@ -339,7 +355,6 @@ void OperatorTape::keep(ValueId id, const at::Tensor& tensor) {
   if (!value.can_be_computed() || value.overwritten) {
     return;
   }
-  value.kept = true;
   if (choice_.hold) {
     value.memory = flat_memory(tensor);
   }

@@ -57,9 +57,8 @@ struct TapedValue {
   int64_t bytes = 0;
   bool read = false;         // by an operator on the tape
   bool overwritten = false;  // its memory holds a later value
-  bool kept = false;         // because keeps() or a name said so
   bool made_here = false;    // no producer, but from the function
-  // Its whole memory, where it is held: kept, or without a producer.
+  // Its whole memory, where it is held: chosen, or without a producer.
   at::Tensor memory;
 
   bool can_be_computed() const { return producer != kNoProducer; }
@@ -140,6 +139,7 @@ class OperatorTape final : public OperatorInterceptor {
 
   void find_tensors(const c10::OperatorHandle& op);
   void take_arguments(const c10::OperatorHandle& op);
+  std::optional<ValueId> known_value(const at::Tensor& tensor);
   void before_write(ValueId id);
   void take_writes(Running& running,
                    std::vector<std::pair<ValueId, at::Tensor>>& made);

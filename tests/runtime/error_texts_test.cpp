@@ -198,20 +198,22 @@ TEST(ErrorTexts, GraphsThatDiffer) {
             "when it was run again, 24 in forward. Operators must compute the "
             "same again; keep this one: policy::operators().");
 
-  at::Tensor state = at::ones({2, 3});
-  const at::Tensor lost = checkpoint_graph(
-      policy::nothing(),
-      [&](const at::Tensor& t) {
-        const at::Tensor y = (t + state).sin();
-        std::thread([&] { state.mul_(2.0); }).join();
-        return y;
-      },
-      x);
-  EXPECT_EQ(error_of([&] { lost.sum().backward(); }),
-            "[checkpoint_graph] a value that the recomputation starts from was "
-            "changed in place where no operator of this thread was seen to do "
-            "it, and is not there any more. Give the function a copy of it: "
-            "tensor.clone().");
+  for (const bool read_again : {false, true}) {
+    at::Tensor state = at::ones({2, 3});
+    const at::Tensor lost = checkpoint_graph(
+        policy::nothing(),
+        [&](const at::Tensor& t) {
+          const at::Tensor y = (t + state).sin();
+          std::thread([&] { state.mul_(2.0); }).join();
+          return read_again ? y + state : y;
+        },
+        x);
+    EXPECT_EQ(error_of([&] { lost.sum().backward(); }),
+              "[checkpoint_graph] a value that the recomputation starts from "
+              "was changed in place where no operator of this thread was seen "
+              "to do it, and is not there any more. Give the function a copy "
+              "of it: tensor.clone().");
+  }
 }
 
 }  // namespace

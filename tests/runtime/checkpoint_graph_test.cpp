@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -425,7 +426,7 @@ TEST(CheckpointGraph, BackwardsFromSeveralThreadsAndGroups) {
 
 TEST(CheckpointGraph, NothingIsDoneWithoutGradients) {
   const at::Tensor x = input();
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   EXPECT_TRUE(
       at::equal(checkpoint_graph(policy::nothing(), steps, x), steps(x)));
 }

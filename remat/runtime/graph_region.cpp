@@ -162,13 +162,39 @@ at::Tensor GraphRegion::held(ValueId id) const {
   return memory;
 }
 
-ValueMemory GraphRegion::compute(const std::vector<ValueId>& wanted) const {
+// The held value for one of those who need it in this backward.
+at::Tensor GraphRegion::take(ValueId id, bool first_time, Pass& pass) {
+  const auto [entry, is_new] = pass.taken.try_emplace(id);
+  if (is_new) {
+    entry->second = {held(id), holders_.at(id)};
+  }
+  const at::Tensor memory =
+      entry->second.memory.defined() ? entry->second.memory : held(id);
+  if (first_time) {
+    std::vector<at::Tensor> freed;
+    need_no_more(id, pass, freed);
+  }
+  return memory;
+}
+
+void GraphRegion::need_no_more(ValueId id, Pass& pass,
+                               std::vector<at::Tensor>& freed) {
+  const auto entry = pass.taken.find(id);
+  if (entry != pass.taken.end() && entry->second.needs_left > 0 &&
+      --entry->second.needs_left == 0) {
+    freed.push_back(std::exchange(entry->second.memory, at::Tensor()));
+  }
+}
+
+ValueMemory GraphRegion::compute(
+    const std::vector<ValueId>& wanted,
+    const std::function<at::Tensor(ValueId)>& source) const {
   const std::vector<size_t> operators =
       operators_for(tape_, wanted, [this](ValueId id) { return is_held(id); });
   ValueMemory sources;
   // Before any operator runs: in it no region around could be recomputed.
   for (const ValueId id : sources_of(tape_, operators)) {
-    sources.emplace(id, held(id));
+    sources.emplace(id, source(id));
   }
   return replay(tape_, operators, wanted, std::move(sources), settings_);
 }
@@ -186,13 +212,15 @@ std::vector<ValueId> GraphRegion::wanted_with(ValueId id) const {
 }
 
 void GraphRegion::compute_part(ValueId id, Pass& pass) {
-  ValueMemory memory = compute(wanted_with(id));
+  const bool first_time = pass.parts_computed.insert(part_of(id)).second;
+  ValueMemory memory = compute(wanted_with(id), [&](ValueId source) {
+    return take(source, first_time, pass);
+  });
   for (auto& [value, tensor] : memory) {
     Computed& computed = pass.values[value];
     computed = {};
     computed.memory = std::move(tensor);
   }
-  pass.served.resize(slots_.size(), false);
   for (size_t i = 0; i < slots_.size(); ++i) {
     const auto found = pass.values.find(slots_[i].tensor.value);
     if (slots_[i].alive && found != pass.values.end() &&
@@ -211,17 +239,23 @@ at::Tensor GraphRegion::unpack(size_t slot_index) {
     return slot.itself;
   }
   const ValueId id = slot.tensor.value;
-  if (is_held(id) || !tape_.values()[id].can_be_computed()) {
-    return slot.tensor.layout.in(held(id));
-  }
+  const bool is_direct = is_held(id) || !tape_.values()[id].can_be_computed();
   BackwardPass* const backward = current_backward_pass();
   if (!forward_ended_ || backward == nullptr) {
     // Nothing tells how long to keep more than this one.
-    return slot.tensor.layout.in(compute({id}).at(id));
+    const auto source = [this](ValueId value) { return held(value); };
+    return slot.tensor.layout.in(is_direct ? held(id)
+                                           : compute({id}, source).at(id));
   }
   const auto [entry, is_new] = passes_.try_emplace(backward->id());
   if (is_new) {
     backward->add_listener(shared_from_this());
+    entry->second.served.resize(slots_.size(), false);
+  }
+  if (is_direct) {
+    const bool first_time = !entry->second.served[slot_index];
+    entry->second.served[slot_index] = true;
+    return slot.tensor.layout.in(take(id, first_time, entry->second));
   }
   at::Tensor value = serve(slot_index, entry->second);
   if (!value.defined()) {
@@ -273,11 +307,21 @@ void GraphRegion::release(size_t slot_index) {
   if (forward_ended_ && !slot.itself.defined()) {
     const ValueId id = slot.tensor.value;
     if (is_held(id)) {
+      for (auto& [backward, pass] : passes_) {
+        if (!pass.served[slot_index]) {
+          need_no_more(id, pass, freed);
+        }
+      }
       drop_holder(id, freed_holds);
     } else if (!tape_.values()[id].can_be_computed()) {
       // Changed unseen, and not there.
     } else if (Part& part = parts_.at(part_of(id)); --part.slots_left == 0) {
       for (const ValueId source : part.sources) {
+        for (auto& [backward, pass] : passes_) {
+          if (pass.parts_computed.count(part_of(id)) == 0) {
+            need_no_more(source, pass, freed);
+          }
+        }
         drop_holder(source, freed_holds);
       }
     }

@@ -7,11 +7,13 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "remat/runtime/engine.h"
@@ -67,9 +69,17 @@ class GraphRegion final : public BackwardListener,
     std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage;
     at::TensorOptions options;
   };
+  // A held value that a backward has taken back, for the rest of those who need
+  // it: it may itself have been computed again by a region around.
+  struct Taken {
+    at::Tensor memory;
+    size_t needs_left = 0;
+  };
   struct Pass {
     std::unordered_map<ValueId, Computed> values;
+    std::unordered_map<ValueId, Taken> taken;
     std::vector<bool> served;  // slots
+    std::unordered_set<size_t> parts_computed;
   };
 
   // What is computed at once, and from which held values.
@@ -81,7 +91,10 @@ class GraphRegion final : public BackwardListener,
   bool is_held(ValueId id) const;
   at::Tensor held(ValueId id) const;
   std::vector<ValueId> wanted_with(ValueId id) const;
-  ValueMemory compute(const std::vector<ValueId>& wanted) const;
+  at::Tensor take(ValueId id, bool first_time, Pass& pass);
+  void need_no_more(ValueId id, Pass& pass, std::vector<at::Tensor>& freed);
+  ValueMemory compute(const std::vector<ValueId>& wanted,
+                      const std::function<at::Tensor(ValueId)>& source) const;
   void compute_part(ValueId id, Pass& pass);
   at::Tensor serve(size_t slot, Pass& pass);
   size_t part_of(ValueId id) const;

@@ -193,10 +193,8 @@ at::Tensor Region::hand_out(Value& value, size_t slot) const {
     at::Tensor tensor = std::exchange(value.tensor, at::Tensor());
     value.storage = weak_storage(tensor);
     if (value.storage.has_value()) {
-      value.sizes = tensor.sizes().vec();
-      value.strides = tensor.strides().vec();
-      value.offset = tensor.storage_offset();
-      value.options = tensor.options();
+      value.counter = tensor.unsafeGetTensorImpl()->version_counter();
+      value.layout = TensorLayout::of(tensor);
     }
     return tensor;
   }
@@ -208,10 +206,7 @@ at::Tensor Region::hand_out(Value& value, size_t slot) const {
   if (!storage) {
     return {};
   }
-  at::Tensor again = at::empty({0}, value.options);
-  again.set_(c10::Storage(std::move(storage)), value.offset, value.sizes,
-             value.strides);
-  return again;
+  return value.layout.in(c10::Storage(std::move(storage)), value.counter);
 }
 
 bool Region::is_buffer(const at::Tensor& tensor) const {

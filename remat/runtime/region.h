@@ -24,6 +24,7 @@
 #include "remat/runtime/random_state.h"
 #include "remat/runtime/recompute_context.h"
 #include "remat/runtime/region_state.h"
+#include "remat/runtime/tensor_layout.h"
 
 namespace remat::detail {
 
@@ -90,10 +91,8 @@ class Region final : public BackwardListener,
     at::Tensor tensor;
     int64_t version = 0;
     std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage;
-    std::vector<int64_t> sizes;
-    std::vector<int64_t> strides;
-    int64_t offset = 0;
-    at::TensorOptions options;
+    c10::VariableVersion counter;
+    TensorLayout layout;
   };
   using Values = std::vector<Value>;
 

@@ -6,17 +6,21 @@
 namespace remat::detail {
 namespace {
 
-at::Tensor on_memory_of(const at::Tensor& tensor,
-                        const at::TensorOptions& options, int64_t offset,
-                        at::IntArrayRef sizes, at::IntArrayRef strides) {
+// By the implementation: set_ would count as a change.
+at::Tensor tensor_in(c10::Storage storage, c10::VariableVersion version,
+                     const at::TensorOptions& options, int64_t offset,
+                     at::IntArrayRef sizes, at::IntArrayRef strides) {
   at::Tensor result = at::empty({0}, options.requires_grad(c10::nullopt));
-  result.unsafeGetTensorImpl()->set_version_counter(
-      tensor.unsafeGetTensorImpl()->version_counter());
-  // By the implementation: set_ would count as a change.
-  result.unsafeGetTensorImpl()->set_storage_keep_dtype(tensor.storage());
-  result.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
-  result.unsafeGetTensorImpl()->set_storage_offset(offset);
+  c10::TensorImpl& impl = *result.unsafeGetTensorImpl();
+  impl.set_version_counter(std::move(version));
+  impl.set_storage_keep_dtype(std::move(storage));
+  impl.set_sizes_and_strides(sizes, strides);
+  impl.set_storage_offset(offset);
   return result;
+}
+
+const c10::VariableVersion& version_counter(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->version_counter();
 }
 
 }  // namespace
@@ -31,11 +35,18 @@ TensorLayout TensorLayout::of(const at::Tensor& tensor) {
 }
 
 at::Tensor TensorLayout::in(const at::Tensor& flat) const {
+  TensorLayout there = *this;
   const auto item = static_cast<int64_t>(options.dtype().itemsize());
-  const int64_t first =
+  there.offset +=
       flat.storage_offset() * static_cast<int64_t>(flat.itemsize()) / item;
-  at::Tensor tensor = on_memory_of(flat, options.device(flat.device()),
-                                   offset + first, sizes, strides);
+  there.options = options.device(flat.device());
+  return there.in(flat.storage(), version_counter(flat));
+}
+
+at::Tensor TensorLayout::in(c10::Storage storage,
+                            c10::VariableVersion version) const {
+  at::Tensor tensor = tensor_in(std::move(storage), std::move(version), options,
+                                offset, sizes, strides);
   tensor._set_conj(conjugated);
   tensor._set_neg(negated);
   return tensor;
@@ -48,10 +59,11 @@ at::Tensor TensorLayout::zeros() const {
 at::Tensor flat_memory(const at::Tensor& tensor) {
   const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
   const auto item = static_cast<int64_t>(tensor.itemsize());
-  return bytes % item == 0
-             ? on_memory_of(tensor, tensor.options(), 0, {bytes / item}, {1})
-             : on_memory_of(tensor, tensor.options().dtype(at::kByte), 0,
-                            {bytes}, {1});
+  const bool is_whole = bytes % item == 0;
+  return tensor_in(
+      tensor.storage(), version_counter(tensor),
+      is_whole ? tensor.options() : tensor.options().dtype(at::kByte), 0,
+      {is_whole ? bytes / item : bytes}, {1});
 }
 
 }  // namespace remat::detail

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+#include <c10/core/TensorImpl.h>
 #include <c10/core/TensorOptions.h>
 
 #include <cstdint>
@@ -16,6 +18,10 @@ struct TensorLayout {
   // The tensor in the memory of `flat` (flat_memory()), at the place it had;
   // shares flat's version counter.
   at::Tensor in(const at::Tensor& flat) const;
+
+  // The tensor in the storage that it was in, with this version counter: no
+  // change is counted.
+  at::Tensor in(c10::Storage storage, c10::VariableVersion version) const;
 
   // A tensor of this shape, of zeros.
   at::Tensor zeros() const;

@@ -11,6 +11,10 @@
 #include "remat/runtime/torch_compat.h"
 #include "tests/device/memory.h"
 
+#if REMAT_TORCH_VERSION >= 209
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#endif
+
 namespace remat::software {
 namespace {
 
@@ -147,8 +151,30 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 
-const bool has_allocator = [] {
+#if REMAT_TORCH_VERSION >= 209
+// Autograd of newer libtorchs asks whether the device is there.
+class Hooks final : public at::PrivateUse1HooksInterface {
+ public:
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  void setCurrentDevice(c10::DeviceIndex) const override {}
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override { return 0; }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override {
+    return 0;
+  }
+};
+
+void register_hooks() { at::RegisterPrivateUse1HooksInterface(new Hooks()); }
+#else
+void register_hooks() {}
+#endif
+
+const bool is_registered = [] {
   c10::SetAllocator(at::kPrivateUse1, &own_allocator());
+  register_hooks();
   return true;
 }();
 

@@ -12,6 +12,7 @@
 #include "tests/device/memory.h"
 
 #if REMAT_TORCH_VERSION >= 209
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #endif
 
@@ -160,6 +161,11 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   c10::DeviceIndex deviceCount() const override { return 1; }
   void setCurrentDevice(c10::DeviceIndex) const override {}
+  // For at::manual_seed(), which seeds all devices.
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
+    static const at::Generator generator = at::detail::createCPUGenerator();
+    return generator;
+  }
   c10::DeviceIndex getCurrentDevice() const override { return 0; }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override { return 0; }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override {
@@ -167,7 +173,10 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 };
 
-void register_hooks() { at::RegisterPrivateUse1HooksInterface(new Hooks()); }
+void register_hooks() {
+  c10::register_privateuse1_backend("software");
+  at::RegisterPrivateUse1HooksInterface(new Hooks());
+}
 #else
 void register_hooks() {}
 #endif

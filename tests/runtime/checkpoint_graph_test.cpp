@@ -295,6 +295,28 @@ TEST(CheckpointGraph, InRegionsAndAroundThem) {
   EXPECT_TRUE(at::equal(grad({around.sum()}, {x})[0], plain));
 }
 
+// A held value of the graph is computed again by the region, once for all who
+// need it.
+TEST(CheckpointGraph, ARegionAroundRunsOnceABackward) {
+  const at::Tensor x = input();
+  int runs = 0;
+  const auto graph = [](const at::Tensor& u) {
+    return (at::softmax(u, 1) * u).sin() * u + u.exp().tanh() * u;
+  };
+  const at::Tensor out = checkpoint(
+      [&](const at::Tensor& t) {
+        ++runs;
+        return checkpoint_graph(policy::nothing(), graph, t.sin());
+      },
+      x);
+  const at::Tensor expected = grad({graph(x.sin()).sum()}, {x})[0];
+  for (const bool retain : {true, true, false}) {
+    const int before = runs;
+    EXPECT_TRUE(at::equal(grad({out.sum()}, {x}, {}, retain)[0], expected));
+    EXPECT_EQ(runs, before + 1);
+  }
+}
+
 TEST(CheckpointGraph, HeldValuesPassTheHooksAround) {
   const at::Tensor x = input();
   int packed = 0, unpacked = 0;

@@ -247,16 +247,18 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
+// Pointers, not TORCH_FN, whose check UndefinedBehaviorSanitizer does not let
+// be done by the compiler.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
-  library.impl("empty.memory_format", TORCH_FN(empty));
-  library.impl("empty_strided", TORCH_FN(empty_strided));
-  library.impl("_copy_from", TORCH_FN(copy_from));
-  library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
-  library.impl("view", TORCH_FN(at::native::view));
-  library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
-  library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
-  library.impl("view_as_real", TORCH_FN(at::native::view_as_real));
-  library.impl("unfold", TORCH_FN(at::native::unfold));
+  library.impl("empty.memory_format", &empty);
+  library.impl("empty_strided", &empty_strided);
+  library.impl("_copy_from", &copy_from);
+  library.impl("as_strided", &at::native::as_strided_tensorimpl);
+  library.impl("view", &at::native::view);
+  library.impl("_reshape_alias", &at::native::_reshape_alias);
+  library.impl("view_as_complex", &at::native::view_as_complex);
+  library.impl("view_as_real", &at::native::view_as_real);
+  library.impl("unfold", &at::native::unfold);
 }
 
 // Copies resolve these bits themselves.

@@ -66,7 +66,7 @@ std::vector<at::Tensor> returned_tensors(const c10::OperatorHandle& op,
 
 bool OperatorTape::can_hold(const at::Tensor& tensor) {
   return tensor.has_storage() && tensor.layout() == at::kStrided &&
-         !tensor.is_quantized();
+         !tensor.is_quantized() && !tensor.is_inference();
 }
 
 bool OperatorTape::replace(const c10::OperatorHandle& op,
@@ -93,8 +93,10 @@ void OperatorTape::find_tensors(const c10::OperatorHandle& op) {
           is_number(value.toTensor())) {
         return false;
       }
+      const at::Tensor& tensor = value.toTensor();
       running_.tensors.push_back(
-          {value.toTensor(), i, element, writes, scratch});
+          {tensor, tensor.has_storage() ? storage_of(tensor) : nullptr, i,
+           element, writes, scratch});
       return true;
     };
     c10::IValue& argument = running_.arguments[i];
@@ -145,7 +147,7 @@ void OperatorTape::take_arguments(const c10::OperatorHandle& op) {
     }
   }
   for (const Running::Argument& argument : running_.tensors) {
-    if (argument.writes && can_hold(argument.tensor)) {
+    if ((argument.writes || argument.scratch) && can_hold(argument.tensor)) {
       if (const std::optional<ValueId> known = known_value(argument.tensor)) {
         before_write(*known);
       }
@@ -217,8 +219,18 @@ void OperatorTape::take_writes(
   std::unordered_set<const c10::StorageImpl*> seen;
   for (size_t i = 0; i < running.tensors.size(); ++i) {
     const Running::Argument& argument = running.tensors[i];
+    if (argument.scratch && argument.storage != nullptr) {
+      note_changed_outside(argument);
+    }
     if (!argument.writes || !can_hold(argument.tensor) ||
         !seen.insert(storage_of(argument.tensor)).second) {
+      continue;
+    }
+    if (storage_of(argument.tensor) != argument.storage) {
+      // Other memory, not other contents.
+      running.taped.reset();
+      memory_.erase(argument.storage);
+      memory_.erase(storage_of(argument.tensor));
       continue;
     }
     const auto known = memory_.find(storage_of(argument.tensor));
@@ -248,12 +260,7 @@ void OperatorTape::note_origins(const Running& running,
     }
     arguments.insert(storage_of(argument.tensor));
     if (argument.writes) {
-      const auto known = origins_.find(storage_of(argument.tensor));
-      if (known == origins_.end() || known->second.storage.expired()) {
-        origins_.insert_or_assign(
-            storage_of(argument.tensor),
-            Origin{argument.tensor.storage().getWeakStorageImpl(), false});
-      }
+      note_changed_outside(argument);
     }
   }
   for (const at::Tensor& output : outputs) {
@@ -262,6 +269,18 @@ void OperatorTape::note_origins(const Running& running,
           storage_of(output),
           Origin{output.storage().getWeakStorageImpl(), true});
     }
+  }
+}
+
+// It is what it was no more, and whoever reads it from here on gets a value of
+// its own.
+void OperatorTape::note_changed_outside(const Running::Argument& argument) {
+  const c10::StorageImpl* const storage = storage_of(argument.tensor);
+  memory_.erase(storage);
+  const auto known = origins_.find(storage);
+  if (known == origins_.end() || known->second.storage.expired()) {
+    origins_.insert_or_assign(
+        storage, Origin{argument.tensor.storage().getWeakStorageImpl(), false});
   }
 }
 

@@ -90,7 +90,7 @@ class OperatorTape final : public OperatorInterceptor {
   // Nobody runs the function again: what is in regions inside counts too.
   OperatorInterceptor* of_all_operators() override { return this; }
 
-  // Strided, with memory that a layout describes.
+  // Strided, with memory that a layout describes and changes that are counted.
   static bool can_hold(const at::Tensor& tensor);
 
   // What the tensor, of that kind, holds now; in forward.
@@ -126,10 +126,11 @@ class OperatorTape final : public OperatorInterceptor {
   struct Running {
     struct Argument {
       at::Tensor tensor;
+      const c10::StorageImpl* storage;  // before: set_() changes it
       size_t argument;
       std::optional<size_t> element;
       bool writes;
-      bool scratch;
+      bool scratch;  // written to as well, but nobody reads it
     };
     size_t number = 0;
     torch::jit::Stack arguments;
@@ -145,6 +146,7 @@ class OperatorTape final : public OperatorInterceptor {
                    std::vector<std::pair<ValueId, at::Tensor>>& made);
   void note_origins(const Running& running,
                     const std::vector<at::Tensor>& outputs);
+  void note_changed_outside(const Running::Argument& argument);
   bool is_outside_state(const at::Tensor& tensor) const;
   void take_outputs(Running& running, const std::vector<at::Tensor>& outputs,
                     std::vector<std::pair<ValueId, at::Tensor>>& made);

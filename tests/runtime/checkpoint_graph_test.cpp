@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -248,6 +249,56 @@ TEST(CheckpointGraph, RunningStatisticsAreUpdatedOnce) {
       at::equal(grad({out.sum()}, {x})[0], grad({plain.sum()}, {x})[0]));
   EXPECT_EQ(count.of("aten::sin"), 1);
   EXPECT_TRUE(at::equal(mean, once));
+}
+
+// Batch normalization does not say that it changes them.
+TEST(CheckpointGraph, StatisticsThatWereReadBeforeTheyChanged) {
+  const at::Tensor x = input();
+  const auto run = [&](bool recorded) {
+    const at::Tensor mean = at::zeros({4}, at::kDouble);
+    const auto fn = [&](const at::Tensor& t) {
+      const at::Tensor before = (t + mean).sin();
+      const at::Tensor normal = at::batch_norm(
+          t, {}, {}, mean, at::ones({4}, at::kDouble), true, 0.1, 1e-5, false);
+      return before.exp() * normal + (t + mean).cos();
+    };
+    const at::Tensor out =
+        recorded ? checkpoint_graph(policy::nothing(), fn, x) : fn(x);
+    return grad({out.sum()}, {x})[0];
+  };
+  EXPECT_TRUE(at::equal(run(true), run(false)));
+}
+
+TEST(CheckpointGraph, MemoryThatIsReplaced) {
+  const at::Tensor x = input();
+  expect_same_gradients(policy::nothing(),
+                        [&] {
+                          const at::Tensor a = x.sin();
+                          const at::Tensor b = x.cos();
+                          at::Tensor c = x.detach().exp();
+                          c.set_(b.detach());
+                          return (a * c).tanh() + b.exp();
+                        },
+                        {x});
+}
+
+TEST(CheckpointGraph, InferenceTensorsAreHeld) {
+  const at::Tensor x = input();
+  at::Tensor constant;
+  {
+    const c10::InferenceMode inference;
+    constant = at::ones({4, 4}, at::kDouble);
+  }
+  expect_same_gradients(policy::nothing(),
+                        [&] {
+                          at::Tensor inside;
+                          {
+                            const c10::InferenceMode inference;
+                            inside = constant.sin();
+                          }
+                          return (x.sin() + constant).exp() + inside;
+                        },
+                        {x});
 }
 
 TEST(CheckpointGraph, TheFunctionNeedNotLiveOn) {

@@ -89,7 +89,7 @@ GraphScope::GraphScope(ForPlanning) {
   state_ = std::make_unique<State>(std::move(choice), true);
 }
 
-GraphScope::~GraphScope() = default;
+GraphScope::~GraphScope() { state_->region->tape().drop_running(); }
 
 void GraphScope::forward_ended() {
   state_->operators.reset();

@@ -66,7 +66,8 @@ std::vector<at::Tensor> returned_tensors(const c10::OperatorHandle& op,
 
 bool OperatorTape::can_hold(const at::Tensor& tensor) {
   return tensor.has_storage() && tensor.layout() == at::kStrided &&
-         !tensor.is_quantized() && !tensor.is_inference();
+         !tensor.is_quantized() && !tensor.is_inference() &&
+         !tensor._is_zerotensor();
 }
 
 bool OperatorTape::replace(const c10::OperatorHandle& op,
@@ -116,7 +117,9 @@ void OperatorTape::find_tensors(const c10::OperatorHandle& op) {
 
 void OperatorTape::take_arguments(const c10::OperatorHandle& op) {
   bool can_be_taped =
-      !is_random(op) && !is_factory(op) && !running_.tensors.empty() &&
+      // Others may have state that nobody knows of.
+      op.operator_name().name.rfind("aten::", 0) == 0 && !is_random(op) &&
+      !is_factory(op) && !running_.tensors.empty() &&
       std::all_of(running_.tensors.begin(), running_.tensors.end(),
                   [](const Running::Argument& argument) {
                     return can_hold(argument.tensor);

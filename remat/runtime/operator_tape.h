@@ -96,6 +96,9 @@ class OperatorTape final : public OperatorInterceptor {
   // What the tensor, of that kind, holds now; in forward.
   ValueId value_of(const at::Tensor& tensor);
 
+  // Lets go of an operator that threw: its tensors may own the tape.
+  void drop_running() { running_ = {}; }
+
   // Lets go of what only the forward needs, and of memory that somebody changed
   // unseen.
   void forward_ended();

@@ -1,0 +1,190 @@
+// "optimal": the time table on a grid that is exact, or fine enough.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+
+#include "remat/base/bytes.h"
+#include "remat/base/error.h"
+#include "remat/plan/bounds.h"
+#include "remat/plan/solvers/effort.h"
+#include "remat/plan/solvers/least_memory.h"
+#include "remat/plan/solvers/rules.h"
+#include "remat/plan/solvers/solver.h"
+#include "remat/plan/solvers/time_table.h"
+
+namespace remat::plan {
+namespace {
+
+// How many plans beyond the first that does not fit are looked at: the peak
+// does not quite rise with the units.
+constexpr int kBeyond = 4;
+
+class Optimal {
+ public:
+  Optimal(const Chain& chain, const SolveOptions& options)
+      : chain_(chain),
+        options_(options),
+        problem_(chain),
+        intervals_(problem_),
+        effort_(problem_, intervals_, options),
+        room_(options.budget_bytes - problem_.base_bytes),
+        bound_(least_extra_seconds(chain, options.budget_bytes)) {}
+
+  Result run() {
+    if (room_ >= 0 && !exact()) {
+      refine();
+    }
+    if (!best_) {
+      const LeastMemory least(problem_, intervals_, effort_.limits().threads);
+      if (least.bytes() > options_.budget_bytes) {
+        return Infeasible{
+            least.bytes(),
+            str("no plan needs less than ", format_bytes(least.bytes()), " (",
+                least.bytes(), " bytes); the budget is ",
+                format_bytes(options_.budget_bytes))};
+      }
+      offer(judge(chain_, options_, least.schedule()));
+    }
+    if (gap() > 0) {
+      // What rounding may have hidden.
+      for (const char* rule : {"segments", "binomial"}) {
+        SolveOptions options{.budget_bytes = options_.budget_bytes,
+                             .solver = rule};
+        offer(solve(chain_, options));
+      }
+    }
+    Plan plan = *best_;
+    plan.optimality_gap = gap();
+    return plan;
+  }
+
+ private:
+  // A unit that divides all that is kept makes the limit exact. Whether such a
+  // table stays within the bounds decides if it is tried.
+  bool exact() {
+    const int64_t unit = std::max<int64_t>(common_unit(problem_), 1);
+    if (!effort_.affordable(room_ / unit)) {
+      return false;
+    }
+    const auto table = fill(unit, room_ / unit, Rounding::kUp);
+    if (table == nullptr) {
+      return false;
+    }
+    if (table->least_units() <= table->grid().units) {
+      offer(judge(chain_, options_, table->schedule(table->grid().units)));
+      bound_ = std::max(bound_, best_->extra_seconds);
+    }
+    return true;
+  }
+
+  // Tables of more and more units, until the gap is small enough or the bounds
+  // are met. Twice the units are twice the steps, so the last table costs as
+  // much as all before it.
+  void refine() {
+    int64_t units = std::min(effort_.first_units(), room_);
+    while (units > 0) {
+      const double before = operations_;
+      bool filled = upper(units);
+      if (filled && gap() > options_.gap) {
+        filled = lower(units);
+      }
+      const double spent = operations_ - before; if (getenv("DBG")) fprintf(stderr,"units %ld extra %g bound %g gap %g ops %g time %g\n",units,best_?best_->extra_seconds:-1,bound_,gap(),operations_, clock()/1e6);
+      if (!filled || gap() <= options_.gap || units == room_ ||
+          operations_ + 2 * spent > options_.max_operations) {
+        return;
+      }
+      units = std::min(2 * units, room_);
+    }
+  }
+
+  // Plans by rounded sizes, for more units than fit as well, as errors cancel.
+  bool upper(int64_t units) {
+    const int64_t fit = room_ / (room_ / units);
+    const auto table =
+        fill(room_ / units, fit + fit / 32 + kBeyond, Rounding::kNearest);
+    if (table == nullptr) {
+      return false;
+    }
+    int low = table->least_units();
+    int high = table->grid().units;
+    while (low <= high) {
+      const int middle = low + (high - low) / 2;
+      if (try_units(*table, middle)) {
+        low = middle + 1;
+      } else {
+        high = middle - 1;
+      }
+    }
+    const int last = std::min(low + kBeyond, table->grid().units);
+    for (int m = low + 1; m <= last; ++m) {
+      try_units(*table, m);
+    }
+    return true;
+  }
+
+  bool try_units(const TimeTable& table, int units) {
+    const Result result = judge(chain_, options_, table.schedule(units));
+    offer(result);
+    return static_cast<bool>(result);
+  }
+
+  bool lower(int64_t units) {
+    const int64_t unit = room_ / units;
+    const auto table = fill(unit, room_ / unit, Rounding::kDown);
+    if (table == nullptr) {
+      return false;
+    }
+    const double extra = table->extra_seconds(table->grid().units);
+    if (std::isfinite(extra)) {
+      // Single precision may have rounded up.
+      bound_ = std::max(bound_, extra * (1 - 1e-6));
+    }
+    return true;
+  }
+
+  std::unique_ptr<TimeTable> fill(int64_t unit, int64_t units,
+                                  Rounding rounding) {
+    const Grid grid{.unit = unit,
+                    .rest = room_ % unit,
+                    .units = static_cast<int>(units),
+                    .rounding = rounding};
+    auto table = TimeTable::fill(problem_, intervals_, grid, effort_.limits());
+    operations_ += table == nullptr ? 0 : table->operations();
+    return table;
+  }
+
+  void offer(const Result& result) {
+    if (result && (!best_ || result->seconds < best_->seconds)) {
+      best_ = result;
+    }
+  }
+
+  double gap() const {
+    return best_ ? gap_between(best_->extra_seconds, bound_) : 1;
+  }
+
+  const Chain& chain_;
+  const SolveOptions& options_;
+  const Problem problem_;
+  const Intervals intervals_;
+  const Effort effort_;
+  // What is left beside the base.
+  const int64_t room_;
+  // No plan has less extra time.
+  double bound_;
+  double operations_ = 0;
+  Result best_{Infeasible{}};
+};
+
+}  // namespace
+
+Result solve_optimal(const Chain& chain, const SolveOptions& options) {
+  Result plain = judge(chain, options, keep_all(chain.length()));
+  if (plain) {
+    return plain;
+  }
+  return Optimal(chain, options).run();
+}
+
+}  // namespace remat::plan

@@ -135,8 +135,6 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
       {{"optimal", "the fastest plan that fits, by dynamic programming"},
        solve_optimal},
-      {{"two-level", "the same, where inputs may also wait in a store"},
-       solve_two_level},
       {{"segments", "equal segments, the fastest number that fits"},
        solve_segments},
       {{"binomial", "Revolve: optimal for equal stages and so many slots"},

@@ -30,10 +30,8 @@ struct SolveOptions {
   // "binomial": how many values are kept at once, the input counted; 0: as many
   // as fit.
   int slots = 0;
-  // "two-level": the store that takes values.
-  int store = 0;
 
-  // "optimal", "two-level": sizes are rounded to units, finer until at most
+  // "optimal": sizes are rounded to units, finer until at most
   // this share of the plan's extra time can be due to rounding ...
   double gap = 0.01;
   // ... or until these bounds of a table's bytes and of the elementary steps

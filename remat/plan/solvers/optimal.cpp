@@ -1,8 +1,6 @@
 // "optimal": the time table on a grid that is exact, or fine enough.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <ctime>
 
 #include "remat/base/bytes.h"
 #include "remat/base/error.h"
@@ -49,8 +47,9 @@ class Optimal {
     if (gap() > 0) {
       // What rounding may have hidden.
       for (const char* rule : {"segments", "binomial"}) {
-        SolveOptions options{.budget_bytes = options_.budget_bytes,
-                             .solver = rule};
+        SolveOptions options;
+        options.budget_bytes = options_.budget_bytes;
+        options.solver = rule;
         offer(solve(chain_, options));
       }
     }
@@ -89,7 +88,7 @@ class Optimal {
       if (filled && gap() > options_.gap) {
         filled = lower(units);
       }
-      const double spent = operations_ - before; if (getenv("DBG")) fprintf(stderr,"units %ld extra %g bound %g gap %g ops %g time %g\n",units,best_?best_->extra_seconds:-1,bound_,gap(),operations_, clock()/1e6);
+      const double spent = operations_ - before;
       if (!filled || gap() <= options_.gap || units == room_ ||
           operations_ + 2 * spent > options_.max_operations) {
         return;

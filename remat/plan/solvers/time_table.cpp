@@ -203,15 +203,17 @@ class TableFiller {
               table_.row(s, j - 1, 0), 0);
   }
 
-  void candidate(Scratch& scratch, double seconds, int64_t bytes, const Row& right,
-                 int right_units, const Row& left, int left_units) {
+  void candidate(Scratch& scratch, double seconds, int64_t bytes,
+                 const Row& right, int right_units, const Row& left,
+                 int left_units) {
     if (right.count == 0 || left.count == 0) {
       return;
     }
     const float cost = static_cast<float>(seconds * table_.scale_);
     const int right_from = right.least + right_units;
     const int left_from = left.least + left_units;
-    const int begin = std::max({table_.units_for(bytes), right_from, left_from});
+    const int begin =
+        std::max({table_.units_for(bytes), right_from, left_from});
     const int size = static_cast<int>(scratch.best.size());
     if (begin >= size) {
       return;
@@ -225,19 +227,27 @@ class TableFiller {
       const int end = std::min(m + kBlock, size);
       // Everything falls with the limit, so the last entries of both parts
       // bound the block from below, and its first one is the worst so far.
-      const float bound = cost + right.entries[std::min(end - 1, right_flat) - right_from] + left.entries[std::min(end - 1, left_flat) - left_from];
+      const float bound =
+          cost + right.entries[std::min(end - 1, right_flat) - right_from] +
+          left.entries[std::min(end - 1, left_flat) - left_from];
       if (bound >= best[m]) {
-        if (m >= right_flat && m >= left_flat) { break; }
+        if (m >= right_flat && m >= left_flat) {
+          break;
+        }
         m = end;
         continue;
       }
       scratch.operations += end - m;
       scratch.origin[m / kBlock] = scratch.j;
       if (end - 1 <= right_flat && end - 1 <= left_flat) {
-        improve(best + m, right.entries + (m - right_from), left.entries + (m - left_from), cost, end - m);
+        improve(best + m, right.entries + (m - right_from),
+                left.entries + (m - left_from), cost, end - m);
       } else {
         for (; m < end; ++m) {
-          best[m] = std::min(best[m], cost + right.entries[std::min(m, right_flat) - right_from] + left.entries[std::min(m, left_flat) - left_from]);
+          best[m] = std::min(
+              best[m], cost +
+                           right.entries[std::min(m, right_flat) - right_from] +
+                           left.entries[std::min(m, left_flat) - left_from]);
         }
       }
       m = end;

@@ -1,6 +1,9 @@
 // "optimal": the time table on a grid that is exact, or fine enough.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
 
 #include "remat/base/bytes.h"
 #include "remat/base/error.h"
@@ -89,6 +92,10 @@ class Optimal {
         filled = lower(units);
       }
       const double spent = operations_ - before;
+      if (getenv("DBG"))
+        fprintf(stderr, "units %ld extra %g bound %g gap %g ops %g time %g\n",
+                units, best_ ? best_->extra_seconds : -1, bound_, gap(),
+                operations_, clock() / 1e6);
       if (!filled || gap() <= options_.gap || units == room_ ||
           operations_ + 2 * spent > options_.max_operations) {
         return;

@@ -5,29 +5,19 @@
 #include <cmath>
 #include <limits>
 
+#include "remat/plan/solvers/improve.h"
 #include "remat/plan/solvers/parallel.h"
 
 namespace remat::plan {
 namespace {
 
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
-constexpr int kBlock = 16;
 constexpr size_t kChunkFloats = size_t{1} << 18;
 
-// best[i] = min(best[i], cost + right[i] + left[i]): where all the time goes.
-void improve(float* __restrict best, const float* __restrict right,
-             const float* __restrict left, float cost, int count) {
-  for (int i = 0; i < count; ++i) {
-    const float candidate = right[i] + left[i] + cost;
-    best[i] = candidate < best[i] ? candidate : best[i];
-  }
-}
-
-// Sizes as units; with kNearest the running sum is rounded, not each size,
-// unless equal stages must stay equal.
+// Sizes as units; with kNearest the running sum is rounded, not each size.
 class UnitRounder {
  public:
-  UnitRounder(const Grid& grid, bool carry) : grid_(grid), carry_(carry) {}
+  explicit UnitRounder(const Grid& grid) : grid_(grid) {}
 
   int operator()(int64_t bytes) {
     int64_t units = 0;
@@ -39,7 +29,7 @@ class UnitRounder {
         units = bytes / grid_.unit;
         break;
       case Rounding::kNearest: {
-        const int64_t wanted = bytes + (carry_ ? owed_ : 0);
+        const int64_t wanted = bytes + owed_;
         units = std::max<int64_t>(wanted + grid_.unit / 2, 0) / grid_.unit;
         owed_ = wanted - units * grid_.unit;
         break;
@@ -50,7 +40,6 @@ class UnitRounder {
 
  private:
   const Grid& grid_;
-  const bool carry_;
   int64_t owed_ = 0;
 };
 
@@ -63,7 +52,7 @@ class TableFiller {
         problem_(table.problem_),
         limits_(limits),
         threads_(std::max(1, limits.threads)),
-        blocks_(table.grid_.units / kBlock + 1),
+        blocks_(table.grid_.units / kImproveBlock + 1),
         scratch_(threads_),
         previous_(problem_.length + 2),
         current_(problem_.length + 2) {
@@ -106,7 +95,12 @@ class TableFiller {
   using Row = TimeTable::Row;
 
   struct Scratch {
+    Target target() { return {best.data(), tops.data(), origin.data()}; }
+
     std::vector<float> best;
+    std::vector<float> tops;
+    // Limits below this one may still improve.
+    int size = 0;
     std::vector<ForwardSteps> steps;
     std::vector<bool> tried;
     // The boundary that last improved each block.
@@ -124,6 +118,8 @@ class TableFiller {
         return;
       }
       std::fill(scratch.best.begin(), scratch.best.end(), kInfinite);
+      scratch.tops.assign(blocks_, kInfinite);
+      scratch.size = static_cast<int>(scratch.best.size());
       if (s == t) {
         alone(scratch, s, variant);
       } else {
@@ -166,6 +162,12 @@ class TableFiller {
     // stage is near the best here; tried first, it rules out most of the rest.
     scratch.tried.assign(t + 1, false);
     scratch.origin.assign(blocks_, 0);
+    boundary(scratch, s, t, variant, s + 1);
+    // Nothing is better than keeping all where that fits.
+    scratch.size = static_cast<int>(
+        std::partition_point(scratch.best.begin(), scratch.best.end(),
+                             [](float value) { return value > 0; }) -
+        scratch.best.begin());
     for (const int near : {s, s + 1}) {
       for (const int32_t j : previous_[near]) {
         if (j > s && j <= t && !scratch.tried[j]) {
@@ -214,43 +216,34 @@ class TableFiller {
     const int left_from = left.least + left_units;
     const int begin =
         std::max({table_.units_for(bytes), right_from, left_from});
-    const int size = static_cast<int>(scratch.best.size());
+    const int size = scratch.size;
     if (begin >= size) {
       return;
     }
-    // Beyond right_flat (left_flat) the right (left) part stays the same.
-    const int right_flat = right_from + right.count - 1;
-    const int left_flat = left_from + left.count - 1;
-    float* best = scratch.best.data();
-    int m = begin;
-    while (m < size) {
-      const int end = std::min(m + kBlock, size);
-      // Everything falls with the limit, so the last entries of both parts
-      // bound the block from below, and its first one is the worst so far.
-      const float bound =
-          cost + right.entries[std::min(end - 1, right_flat) - right_from] +
-          left.entries[std::min(end - 1, left_flat) - left_from];
-      if (bound >= best[m]) {
-        if (m >= right_flat && m >= left_flat) {
-          break;
-        }
-        m = end;
-        continue;
-      }
-      scratch.operations += end - m;
-      scratch.origin[m / kBlock] = scratch.j;
-      if (end - 1 <= right_flat && end - 1 <= left_flat) {
-        improve(best + m, right.entries + (m - right_from),
-                left.entries + (m - left_from), cost, end - m);
-      } else {
-        for (; m < end; ++m) {
-          best[m] = std::min(
-              best[m], cost +
-                           right.entries[std::min(m, right_flat) - right_from] +
-                           left.entries[std::min(m, left_flat) - left_from]);
-        }
-      }
-      m = end;
+    // Where a row ends, it stays the same.
+    const int right_end = std::clamp(right_from + right.count, begin, size);
+    const int left_end = std::clamp(left_from + left.count, begin, size);
+    const int both = std::min(right_end, left_end);
+    const int either = std::max(right_end, left_end);
+    const Target target = scratch.target();
+    const Part right_part = right.part(right_from);
+    const Part left_part = left.part(left_from);
+    const float right_last = right.entries[right.count - 1];
+    const float left_last = left.entries[left.count - 1];
+    scratch.operations +=
+        improve(target, scratch.j, begin, both, right_part, left_part, cost);
+    scratch.operations += right_end > left_end
+                              ? improve(target, scratch.j, both, either,
+                                        right_part, left_last + cost)
+                              : improve(target, scratch.j, both, either,
+                                        left_part, right_last + cost);
+    // From here on the candidate is one number.
+    const float last = right_last + left_last + cost;
+    for (int m = either; m < size && target.best[m] > last; ++m) {
+      target.best[m] = last;
+      const int block = m / kImproveBlock;
+      target.origins[block] = scratch.j;
+      target.tops[block] = target.best[block * kImproveBlock];
     }
   }
 
@@ -268,13 +261,18 @@ class TableFiller {
           [last = best.back()](float value) { return value > last; });
       row.least = static_cast<int>(finite - best.begin());
       row.count = static_cast<int>(flat - finite) + 1;
-      const size_t count = static_cast<size_t>(row.count);
+      const size_t entries = static_cast<size_t>(row.count);
+      const size_t count =
+          entries + (entries + kImproveBlock - 1) / kImproveBlock;
       if (count > scratch.room) {
         if (!grow(scratch, thread, std::max(count, kChunkFloats))) {
           return;
         }
       }
-      std::copy_n(finite, count, scratch.next);
+      float* samples = std::copy_n(finite, entries, scratch.next);
+      for (size_t i = 0; i < entries; i += kImproveBlock) {
+        *samples++ = finite[std::min(i + kImproveBlock, entries) - 1];
+      }
       row.entries = scratch.next;
       scratch.next += count;
       scratch.room -= count;
@@ -330,16 +328,25 @@ TimeTable::TimeTable(const Problem& problem, const Intervals& intervals,
     std::frexp(forward, &exponent);
     scale_ = std::ldexp(1.0, 12 - exponent);
   }
-  const bool carry = !intervals.repeated();
-  UnitRounder values(grid, carry);
+  UnitRounder values(grid);
   // One rounder a way, so that runs of stages kept the same way add up right.
-  std::vector<UnitRounder> states(kMaxWays, UnitRounder(grid, carry));
+  std::vector<UnitRounder> states(kMaxWays, UnitRounder(grid));
+  // Equal stages must stay equal: the first of a kind decides.
+  std::vector<int> first(problem.length + 1, 0);
   for (int j = 1; j <= problem.length; ++j) {
+    int& known = first[problem.kind[j - 1]];
+    if (known > 0) {
+      value_units_[j] = value_units_[known];
+      left_units_[j] = left_units_[known];
+      right_units_[j] = right_units_[known];
+      continue;
+    }
+    known = j;
     value_units_[j] = values(problem.value[j]);
     for (size_t k = 0; k < problem.keeps[j].size(); ++k) {
       const Keep& keep = problem.keeps[j][k];
       left_units_[j].push_back(states[k](keep.left_bytes));
-      UnitRounder beside(grid, /*carry=*/false);
+      UnitRounder beside(grid);
       right_units_[j].push_back(keep.right_bytes == keep.left_bytes
                                     ? left_units_[j].back()
                                     : beside(keep.right_bytes));

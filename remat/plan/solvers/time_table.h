@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "remat/plan/schedule.h"
+#include "remat/plan/solvers/improve.h"
 #include "remat/plan/solvers/problem.h"
 
 namespace remat::plan {
@@ -80,6 +81,8 @@ class TimeTable {
     int count = 0;
 
     float at(int units) const;
+    // The samples stand behind the entries.
+    Part part(int from) const { return {entries, entries + count, from}; }
   };
 
   TimeTable(const Problem& problem, const Intervals& intervals,

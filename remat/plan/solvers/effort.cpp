@@ -3,9 +3,17 @@
 #include <algorithm>
 #include <numeric>
 
+#include "remat/plan/solvers/join.h"
 #include "remat/plan/solvers/parallel.h"
 
 namespace remat::plan {
+namespace {
+
+// Fewer units than stages make no good plan; the chain is joined to stages for
+// which there are that many.
+constexpr int64_t kFewestUnits = 400;
+
+}  // namespace
 
 Effort::Effort(const Problem& problem, const Intervals& intervals,
                const SolveOptions& options) {
@@ -42,6 +50,23 @@ int64_t common_unit(const Problem& problem) {
     }
   }
   return unit;
+}
+
+int affordable_stages(const Chain& chain, const SolveOptions& options) {
+  int groups = chain.length();
+  while (groups > 50) {
+    const Problem problem(
+        groups == chain.length() ? chain : JoinedChain(chain, groups).chain());
+    const Intervals intervals(problem);
+    const Effort effort(problem, intervals, options);
+    if (effort.affordable(kFewestUnits) ||
+        effort.affordable(options.budget_bytes /
+                          std::max<int64_t>(common_unit(problem), 1))) {
+      break;
+    }
+    groups = groups * 4 / 5;
+  }
+  return groups;
 }
 
 }  // namespace remat::plan

@@ -16,6 +16,7 @@ class Effort {
 
   // Whether a table of so many units certainly stays within the bounds.
   bool affordable(int64_t units) const { return units <= most_; }
+  int64_t most_units() const { return most_; }
   // Units that take a small part of the bound.
   int64_t first_units() const { return first_; }
   const TableLimits& limits() const { return limits_; }
@@ -28,5 +29,9 @@ class Effort {
 
 // The greatest common divisor of all that can be kept; 0 if that is nothing.
 int64_t common_unit(const Problem& problem);
+
+// All stages of the chain, or how many there may be, neighbours being joined,
+// for a table of enough units within the bounds.
+int affordable_stages(const Chain& chain, const SolveOptions& options);
 
 }  // namespace remat::plan

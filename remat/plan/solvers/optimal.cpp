@@ -1,15 +1,14 @@
 // "optimal": the time table on a grid that is exact, or fine enough.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <ctime>
 
 #include "remat/base/bytes.h"
 #include "remat/base/error.h"
 #include "remat/plan/bounds.h"
 #include "remat/plan/solvers/effort.h"
+#include "remat/plan/solvers/join.h"
 #include "remat/plan/solvers/least_memory.h"
+#include "remat/plan/solvers/parallel.h"
 #include "remat/plan/solvers/rules.h"
 #include "remat/plan/solvers/solver.h"
 #include "remat/plan/solvers/time_table.h"
@@ -20,6 +19,14 @@ namespace {
 // How many plans beyond the first that does not fit are looked at: the peak
 // does not quite rise with the units.
 constexpr int kBeyond = 4;
+
+// Units of a table against those of the one before, at most.
+constexpr double kMostGrowth = 6;
+
+Infeasible infeasible(int64_t least, int64_t budget) {
+  return {least, str("no plan needs less than ", format_bytes(least), " (",
+                     least, " bytes); the budget is ", format_bytes(budget))};
+}
 
 class Optimal {
  public:
@@ -39,11 +46,7 @@ class Optimal {
     if (!best_) {
       const LeastMemory least(problem_, intervals_, effort_.limits().threads);
       if (least.bytes() > options_.budget_bytes) {
-        return Infeasible{
-            least.bytes(),
-            str("no plan needs less than ", format_bytes(least.bytes()), " (",
-                least.bytes(), " bytes); the budget is ",
-                format_bytes(options_.budget_bytes))};
+        return infeasible(least.bytes(), options_.budget_bytes);
       }
       offer(judge(chain_, options_, least.schedule()));
     }
@@ -80,27 +83,31 @@ class Optimal {
     return true;
   }
 
-  // Tables of more and more units, until the gap is small enough or the bounds
-  // are met. Twice the units are twice the steps, so the last table costs as
-  // much as all before it.
+  // The error of rounding falls as the units rise, so that one table says about
+  // how many units the next one takes for the wanted gap.
   void refine() {
     int64_t units = std::min(effort_.first_units(), room_);
-    while (units > 0) {
+    bool filled = units > 0 && upper(units);
+    while (filled && gap() > options_.gap) {
       const double before = operations_;
-      bool filled = upper(units);
-      if (filled && gap() > options_.gap) {
-        filled = lower(units);
-      }
-      const double spent = operations_ - before;
-      if (getenv("DBG"))
-        fprintf(stderr, "units %ld extra %g bound %g gap %g ops %g time %g\n",
-                units, best_ ? best_->extra_seconds : -1, bound_, gap(),
-                operations_, clock() / 1e6);
-      if (!filled || gap() <= options_.gap || units == room_ ||
-          operations_ + 2 * spent > options_.max_operations) {
+      filled = lower(units);
+      if (!filled || gap() <= options_.gap || units == room_) {
         return;
       }
-      units = std::min(2 * units, room_);
+      const double wanted = std::clamp(
+          1.25 * gap() / std::max(options_.gap, 1e-6), 1.3, kMostGrowth);
+      const double left = options_.max_operations - operations_;
+      // A table for the lower bound, and sometimes one for plans.
+      const double growth =
+          std::min(wanted, left / (2 * (operations_ - before) + 1));
+      if (growth < 1.2) {
+        return;
+      }
+      units = std::min(
+          static_cast<int64_t>(static_cast<double>(units) * growth), room_);
+      if (++rounds_ % 2 == 0 || plans_doubtful_) {
+        filled = upper(units);
+      }
     }
   }
 
@@ -146,6 +153,7 @@ class Optimal {
       // Single precision may have rounded up.
       bound_ = std::max(bound_, extra * (1 - 1e-6));
     }
+    plans_doubtful_ = gap() > 0.1;
     return true;
   }
 
@@ -180,8 +188,45 @@ class Optimal {
   // No plan has less extra time.
   double bound_;
   double operations_ = 0;
+  int rounds_ = 0;
+  // No plan is within a tenth of the bound: more units may find better ones.
+  bool plans_doubtful_ = false;
   Result best_{Infeasible{}};
 };
+
+Result solve_joined(const Chain& chain, const SolveOptions& options,
+                    int groups) {
+  const JoinedChain joined(chain, groups);
+  Result best = Optimal(joined.chain(), options).run();
+  if (best) {
+    best = judge(chain, options, joined.expand(best->schedule));
+  }
+  const auto offer = [&](const Result& result) {
+    if (result && (!best || result->seconds < best->seconds)) {
+      best = result;
+    }
+  };
+  for (const char* rule : {"segments", "binomial"}) {
+    SolveOptions by_rule;
+    by_rule.budget_bytes = options.budget_bytes;
+    by_rule.solver = rule;
+    offer(solve(chain, by_rule));
+  }
+  if (!best) {
+    const Problem problem(chain);
+    const Intervals intervals(problem);
+    const LeastMemory least(problem, intervals, thread_count(options.threads));
+    if (least.bytes() > options.budget_bytes) {
+      return infeasible(least.bytes(), options.budget_bytes);
+    }
+    best = judge(chain, options, least.schedule());
+  }
+  Plan plan = *best;
+  plan.coarsened =
+      str(chain.length(), " stages were joined to ", groups,
+          ": more would take more than max_operations or max_table_bytes");
+  return plan;
+}
 
 }  // namespace
 
@@ -190,7 +235,11 @@ Result solve_optimal(const Chain& chain, const SolveOptions& options) {
   if (plain) {
     return plain;
   }
-  return Optimal(chain, options).run();
+  const int groups = affordable_stages(chain, options);
+  if (groups == chain.length()) {
+    return Optimal(chain, options).run();
+  }
+  return solve_joined(chain, options, groups);
 }
 
 }  // namespace remat::plan

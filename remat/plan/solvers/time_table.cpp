@@ -217,7 +217,7 @@ class TableFiller {
     const int begin =
         std::max({table_.units_for(bytes), right_from, left_from});
     const int size = scratch.size;
-    if (begin >= size) {
+    if (begin >= size || right.last + left.last + cost >= scratch.best[begin]) {
       return;
     }
     // Where a row ends, it stays the same.
@@ -225,20 +225,20 @@ class TableFiller {
     const int left_end = std::clamp(left_from + left.count, begin, size);
     const int both = std::min(right_end, left_end);
     const int either = std::max(right_end, left_end);
+    // Looking at a block costs about a fourth of computing it.
+    scratch.operations += 64 + (size - begin) / 4;
     const Target target = scratch.target();
     const Part right_part = right.part(right_from);
     const Part left_part = left.part(left_from);
-    const float right_last = right.entries[right.count - 1];
-    const float left_last = left.entries[left.count - 1];
     scratch.operations +=
         improve(target, scratch.j, begin, both, right_part, left_part, cost);
     scratch.operations += right_end > left_end
                               ? improve(target, scratch.j, both, either,
-                                        right_part, left_last + cost)
+                                        right_part, left.last + cost)
                               : improve(target, scratch.j, both, either,
-                                        left_part, right_last + cost);
+                                        left_part, right.last + cost);
     // From here on the candidate is one number.
-    const float last = right_last + left_last + cost;
+    const float last = right.last + left.last + cost;
     for (int m = either; m < size && target.best[m] > last; ++m) {
       target.best[m] = last;
       const int block = m / kImproveBlock;
@@ -274,6 +274,7 @@ class TableFiller {
         *samples++ = finite[std::min(i + kImproveBlock, entries) - 1];
       }
       row.entries = scratch.next;
+      row.last = best.back();
       scratch.next += count;
       scratch.room -= count;
     }

@@ -79,6 +79,8 @@ class TimeTable {
     const float* entries = nullptr;
     int least = 0;
     int count = 0;
+    // The last entry, so that a row of no use isn't read.
+    float last = 0;
 
     float at(int units) const;
     // The samples stand behind the entries.

@@ -62,9 +62,9 @@ Frontier frontier(const Chain& chain, const FrontierOptions& options) {
   limits.max_operations = options.max_operations;
   limits.threads = options.threads;
   limits.budget_bytes = keep_all_bytes(chain);
-  const int stages = affordable_stages(chain, limits);
-  const bool joined = stages < chain.length();
-  const Chain shorter = joined ? JoinedChain(chain, stages).chain() : chain;
+  const int together = stages_together(chain, limits);
+  const bool joined = together > 1;
+  const Chain shorter = joined ? JoinedChain(chain, together).chain() : chain;
   const Problem problem(shorter);
   const Intervals intervals(problem);
   const Effort effort(problem, intervals, limits);

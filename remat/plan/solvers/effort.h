@@ -14,7 +14,8 @@ class Effort {
   Effort(const Problem& problem, const Intervals& intervals,
          const SolveOptions& options);
 
-  // Whether a table of so many units certainly stays within the bounds.
+  // Whether a table of so many units stays within the bounds: of memory
+  // certainly, of time as far as can be known before.
   bool affordable(int64_t units) const { return units <= most_; }
   int64_t most_units() const { return most_; }
   // Units that take a small part of the bound.
@@ -30,8 +31,13 @@ class Effort {
 // The greatest common divisor of all that can be kept; 0 if that is nothing.
 int64_t common_unit(const Problem& problem);
 
-// All stages of the chain, or how many there may be, neighbours being joined,
-// for a table of enough units within the bounds.
-int affordable_stages(const Chain& chain, const SolveOptions& options);
+// Near so many units for the room, the number whose unit fits the sizes best:
+// the fewer kinds of stages there are, the better one does, and where sizes
+// repeat so do the errors. Chains of many kinds get `units` back.
+int64_t fitting_units(const Problem& problem, int64_t room, int64_t units);
+
+// How many neighbouring stages are to be joined for a table of enough units
+// within the bounds; 1: none.
+int stages_together(const Chain& chain, const SolveOptions& options);
 
 }  // namespace remat::plan

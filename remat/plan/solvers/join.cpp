@@ -4,18 +4,17 @@
 
 namespace remat::plan {
 
-JoinedChain::JoinedChain(const Chain& chain, int groups) {
+JoinedChain::JoinedChain(const Chain& chain, int together) {
   joined_.input_bytes = chain.input_bytes;
   joined_.loss = chain.loss;
   joined_.fixed_bytes = chain.fixed_bytes;
   joined_.holds_input = chain.holds_input;
-  for (int g = 0; g <= groups; ++g) {
-    begin_.push_back(
-        static_cast<int>(static_cast<int64_t>(chain.length()) * g / groups));
+  for (int i = 0; i < chain.length(); i += together) {
+    const int end = std::min(i + together, chain.length());
+    begin_.push_back(i);
+    joined_.stages.push_back(join(chain, i, end));
   }
-  for (int g = 0; g < groups; ++g) {
-    joined_.stages.push_back(join(chain, begin_[g], begin_[g + 1]));
-  }
+  begin_.push_back(chain.length());
 }
 
 Stage JoinedChain::join(const Chain& chain, int begin, int end) const {

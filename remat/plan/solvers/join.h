@@ -9,11 +9,11 @@
 
 namespace remat::plan {
 
-// Neighbouring stages joined into `groups` stages of almost equal numbers.
+// So many neighbouring stages joined to one; the last one may be of fewer.
 // Whatever fits with the joined chain fits with the real one. Options are lost.
 class JoinedChain {
  public:
-  JoinedChain(const Chain& chain, int groups);
+  JoinedChain(const Chain& chain, int together);
 
   const Chain& chain() const { return joined_; }
   // The schedule of the joined chain, for the real one.

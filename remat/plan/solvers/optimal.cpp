@@ -87,6 +87,9 @@ class Optimal {
   // how many units the next one takes for the wanted gap.
   void refine() {
     int64_t units = std::min(effort_.first_units(), room_);
+    if (units > 0) {
+      units = fitting_units(problem_, room_, units);
+    }
     bool filled = units > 0 && upper(units);
     while (filled && gap() > options_.gap) {
       const double before = operations_;
@@ -105,6 +108,7 @@ class Optimal {
       }
       units = std::min(
           static_cast<int64_t>(static_cast<double>(units) * growth), room_);
+      units = fitting_units(problem_, room_, units);
       if (++rounds_ % 2 == 0 || plans_doubtful_) {
         filled = upper(units);
       }
@@ -195,8 +199,8 @@ class Optimal {
 };
 
 Result solve_joined(const Chain& chain, const SolveOptions& options,
-                    int groups) {
-  const JoinedChain joined(chain, groups);
+                    int together) {
+  const JoinedChain joined(chain, together);
   Result best = Optimal(joined.chain(), options).run();
   if (best) {
     best = judge(chain, options, joined.expand(best->schedule));
@@ -223,7 +227,7 @@ Result solve_joined(const Chain& chain, const SolveOptions& options,
   }
   Plan plan = *best;
   plan.coarsened =
-      str(chain.length(), " stages were joined to ", groups,
+      str(chain.length(), " stages were joined to ", joined.chain().length(),
           ": more would take more than max_operations or max_table_bytes");
   return plan;
 }
@@ -235,11 +239,9 @@ Result solve_optimal(const Chain& chain, const SolveOptions& options) {
   if (plain) {
     return plain;
   }
-  const int groups = affordable_stages(chain, options);
-  if (groups == chain.length()) {
-    return Optimal(chain, options).run();
-  }
-  return solve_joined(chain, options, groups);
+  const int together = stages_together(chain, options);
+  return together == 1 ? Optimal(chain, options).run()
+                       : solve_joined(chain, options, together);
 }
 
 }  // namespace remat::plan

@@ -1,8 +1,8 @@
 # remat_component(NAME [PURE] [ONLY_WITH target] [DEPENDS component...] [LINK target...]
 #                 [HEADER_ONLY target...] [PUBLIC header...])
 #
-# The library remat_NAME (remat::NAME) of all sources in remat/NAME. DEPENDS names
-# the components whose headers it may include; the layer check compares every
+# The library remat_NAME (remat::NAME) of all sources in remat/NAME and, where it is
+# there, remat/NAME/solvers. DEPENDS names the components whose headers it may include; the layer check compares every
 # #include with it. PURE: any libtorch header is a compile error. LINK: libraries
 # its users need as well. HEADER_ONLY: used in sources only, never in our public
 # headers. ONLY_WITH: without this target the component and its tests are left out.
@@ -23,7 +23,8 @@ function(remat_component name)
     set_property(GLOBAL PROPERTY REMAT_DEPENDS_${name} "${arg_DEPENDS}")
     return()
   endif()
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/remat/${name}/*.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/remat/${name}/*.cpp
+    ${PROJECT_SOURCE_DIR}/remat/${name}/solvers/*.cpp)
   # Sources for one instruction set are added, with their flags, by RematKernels;
   # main.cpp belongs to the program.
   list(FILTER sources EXCLUDE REGEX "(_(avx2|avx512)|/main)\\.cpp$")

@@ -23,7 +23,8 @@ foreach(layer IN LISTS layers)
 endforeach()
 
 foreach(name IN LISTS known)
-  file(GLOB files ${SOURCE_DIR}/remat/${name}/*.h ${SOURCE_DIR}/remat/${name}/*.cpp)
+  file(GLOB files ${SOURCE_DIR}/remat/${name}/*.h ${SOURCE_DIR}/remat/${name}/*.cpp
+    ${SOURCE_DIR}/remat/${name}/solvers/*.h ${SOURCE_DIR}/remat/${name}/solvers/*.cpp)
   foreach(file IN LISTS files)
     file(STRINGS ${file} lines REGEX "^#[ ]*include[ ]+[\"<]remat/")
     foreach(line IN LISTS lines)

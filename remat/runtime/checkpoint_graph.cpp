@@ -30,21 +30,29 @@ OperatorTape::Choice choice_of(const Policy& policy) {
   return choice;
 }
 
-OperatorTape::Choice choice_of(const GraphPlan& plan) {
+[[noreturn]] void refuse_plan(const std::string& difference) {
+  throw CheckpointError("[checkpoint_graph] " + difference +
+                        ". Plan anew: plan_graph(fn, inputs).");
+}
+
+OperatorTape::Choice choice_of(const std::shared_ptr<const GraphPlan>& plan) {
   OperatorTape::Choice choice;
-  choice.keeps = [plan](size_t number, const c10::OperatorHandle& op,
-                        const OperatorCall&) {
+  choice.check = [plan](size_t number, const c10::OperatorHandle& op) {
     const std::string name = operator_name(op);
-    if (number >= plan.operators.size() || plan.operators[number] != name) {
-      throw CheckpointError(remat::str(
-          "[checkpoint_graph] operator ", number, " is ", name,
-          "; the plan was made for ",
-          number < plan.operators.size()
-              ? "a function that runs " + plan.operators[number] + " there"
-              : remat::str("one of ", plan.operators.size(), " operators"),
-          ". Plan anew: plan_graph(fn, inputs)."));
+    if (number >= plan->operators.size()) {
+      refuse_plan(remat::str("operator ", number, " is ", name,
+                             "; the plan was made for one of ",
+                             plan->operators.size(), " operators"));
     }
-    return plan.held[number] != 0;
+    if (plan->operators[number] != name) {
+      refuse_plan(remat::str("operator ", number, " is ", name,
+                             "; the plan was made for a function that runs ",
+                             plan->operators[number], " there"));
+    }
+  };
+  choice.keeps = [plan](size_t number, const c10::OperatorHandle&,
+                        const OperatorCall&) {
+    return static_cast<bool>(plan->held[number]);
   };
   return choice;
 }
@@ -65,6 +73,7 @@ struct GraphScope::State {
   }
 
   std::shared_ptr<GraphRegion> region;
+  std::shared_ptr<const GraphPlan> plan;
   std::optional<c10::AutoGradMode> with_grad;
   std::vector<std::string> names;
   std::optional<OperatorLog> log;
@@ -78,8 +87,15 @@ GraphScope::GraphScope(const Policy& policy) {
 }
 
 GraphScope::GraphScope(const GraphPlan& plan) {
+  if (plan.held.size() != plan.operators.size()) {
+    fail_usage("checkpoint_graph", "the plan has ", plan.operators.size(),
+               " operators and says of ", plan.held.size(),
+               " whether they are held; both must be of one plan_graph()");
+  }
   install_engine();
-  state_ = std::make_unique<State>(choice_of(plan), false);
+  const auto shared = std::make_shared<const GraphPlan>(plan);
+  state_ = std::make_unique<State>(choice_of(shared), false);
+  state_->plan = shared;
 }
 
 GraphScope::GraphScope(ForPlanning) {
@@ -94,6 +110,12 @@ GraphScope::~GraphScope() { state_->region->tape().drop_running(); }
 void GraphScope::forward_ended() {
   state_->operators.reset();
   state_->hooks.reset();
+  const size_t run = state_->region->tape().operators_run();
+  if (state_->plan != nullptr && run != state_->plan->operators.size()) {
+    refuse_plan(remat::str("the function ran ", run,
+                           " operators; the plan was made for one of ",
+                           state_->plan->operators.size(), " operators"));
+  }
   state_->region->forward_ended();
 }
 

@@ -32,7 +32,11 @@ size_t GraphRegion::add_slot(const at::Tensor& tensor) {
     tape_.values()[slot.tensor.value].read = true;
   } else {
     // Without its graph, which owns this region.
+    slot.is_opaque = true;
     slot.itself = tensor.detach();
+    if (!tensor.is_inference()) {
+      slot.version = slot.itself._version();
+    }
   }
   slots_.push_back(std::move(slot));
   return slots_.size() - 1;
@@ -41,7 +45,7 @@ size_t GraphRegion::add_slot(const at::Tensor& tensor) {
 std::vector<ValueId> GraphRegion::saved_values() const {
   std::vector<ValueId> values;
   for (const Slot& slot : slots_) {
-    if (slot.alive && !slot.itself.defined()) {
+    if (slot.alive && !slot.is_opaque) {
       values.push_back(slot.tensor.value);
     }
   }
@@ -98,14 +102,24 @@ void GraphRegion::find_parts(const std::vector<size_t>& operators) {
 
 // Counts who needs each held value, and gives it to the hooks around.
 void GraphRegion::pack_held() {
-  for (const Slot& slot : slots_) {
-    if (!slot.alive || slot.itself.defined()) {
+  const OuterHooksScope outer(hook_depth_);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    const ValueId id = slot.tensor.value;
+    if (!slot.alive) {
       continue;
     }
-    if (is_held(slot.tensor.value)) {
-      ++holders_[slot.tensor.value];
-    } else if (tape_.values()[slot.tensor.value].can_be_computed()) {
-      ++parts_.at(part_of(slot.tensor.value)).slots_left;
+    if (slot.is_opaque) {
+      if (slot.version.has_value() && *slot.version == slot.itself._version()) {
+        slot.packed.emplace(std::exchange(slot.itself, {}),
+                            /*is_output=*/false);
+      }
+    } else if (is_held(id)) {
+      ++holders_[id];
+    } else if (tape_.values()[id].can_be_computed()) {
+      Part& part = parts_.at(part_of(id));
+      ++part.slots_left;
+      part.slots.push_back(i);
     }
   }
   for (const auto& [index, part] : parts_) {
@@ -119,7 +133,6 @@ void GraphRegion::pack_held() {
     needed.push_back(id);
   }
   std::sort(needed.begin(), needed.end());
-  const OuterHooksScope outer(hook_depth_);
   for (const ValueId id : needed) {
     if (tape_.values()[id].memory.defined()) {
       packed_.emplace(id, torch::autograd::SavedVariable(
@@ -199,50 +212,63 @@ ValueMemory GraphRegion::compute(
   return replay(tape_, operators, wanted, std::move(sources), settings_);
 }
 
-// The values of the part that slots wait for.
-std::vector<ValueId> GraphRegion::wanted_with(ValueId id) const {
+// Computes what slots of the part wait for.
+void GraphRegion::compute_part(ValueId id, Pass& pass) {
+  const Part& part = parts_.at(part_of(id));
+  const bool first_time = pass.parts_computed.insert(part_of(id)).second;
   std::vector<ValueId> wanted;
-  for (const ValueId value : saved_values()) {
-    if (!is_held(value) && tape_.values()[value].can_be_computed() &&
-        part_of(value) == part_of(id)) {
-      wanted.push_back(value);
+  for (const size_t slot : part.slots) {
+    if (slots_[slot].alive) {
+      wanted.push_back(slots_[slot].tensor.value);
     }
   }
-  return wanted;
-}
-
-void GraphRegion::compute_part(ValueId id, Pass& pass) {
-  const bool first_time = pass.parts_computed.insert(part_of(id)).second;
-  ValueMemory memory = compute(wanted_with(id), [&](ValueId source) {
-    return take(source, first_time, pass);
-  });
+  ValueMemory memory = compute(
+      wanted, [&](ValueId source) { return take(source, first_time, pass); });
   for (auto& [value, tensor] : memory) {
     Computed& computed = pass.values[value];
     computed = {};
     computed.memory = std::move(tensor);
   }
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    const auto found = pass.values.find(slots_[i].tensor.value);
-    if (slots_[i].alive && found != pass.values.end() &&
-        memory.count(found->first) > 0) {
-      ++found->second.slots_left;
-      pass.served[i] = false;
+  for (const size_t slot : part.slots) {
+    if (slots_[slot].alive) {
+      ++pass.values.at(slots_[slot].tensor.value).slots_left;
+      pass.served[slot] = false;
     }
   }
+}
+
+at::Tensor GraphRegion::opaque(const Slot& slot) {
+  if (slot.packed.has_value()) {
+    return slot.packed->unpack();
+  }
+  if (slot.version.has_value() && slot.itself._version() != *slot.version) {
+    throw CheckpointError(remat::str(
+        "[checkpoint_graph] a saved tensor, ",
+        c10::toString(slot.itself.scalar_type()), slot.itself.sizes(),
+        ", was changed in place: version ", *slot.version, " then, ",
+        slot.itself._version(), " now. Change a copy instead."));
+  }
+  return slot.itself;
 }
 
 at::Tensor GraphRegion::unpack(size_t slot_index) {
   const OperatorScope unseen(nullptr);
   const std::lock_guard lock(mutex_);
   const Slot& slot = slots_[slot_index];
-  if (slot.itself.defined()) {
-    return slot.itself;
+  if (slot.is_opaque) {
+    return opaque(slot);
+  }
+  if (!tape_.holds()) {
+    fail_usage("plan_graph",
+               "the function runs a backward pass inside, which needs values "
+               "that planning does not hold; give checkpoint_graph() a policy");
   }
   const ValueId id = slot.tensor.value;
   const bool is_direct = is_held(id) || !tape_.values()[id].can_be_computed();
   BackwardPass* const backward = current_backward_pass();
   if (!forward_ended_ || backward == nullptr) {
     // Nothing tells how long to keep more than this one.
+    tape_.drop_changed();
     const auto source = [this](ValueId value) { return held(value); };
     return slot.tensor.layout.in(is_direct ? held(id)
                                            : compute({id}, source).at(id));
@@ -304,7 +330,7 @@ void GraphRegion::release(size_t slot_index) {
   const std::lock_guard lock(mutex_);
   Slot& slot = slots_[slot_index];
   slot.alive = false;
-  if (forward_ended_ && !slot.itself.defined()) {
+  if (forward_ended_ && !slot.is_opaque) {
     const ValueId id = slot.tensor.value;
     if (is_held(id)) {
       for (auto& [backward, pass] : passes_) {
@@ -327,6 +353,13 @@ void GraphRegion::release(size_t slot_index) {
     }
   }
   freed.push_back(std::exchange(slot.itself, at::Tensor()));
+  if (slot.packed.has_value()) {
+    freed_holds.push_back(std::move(*slot.packed));
+    slot.packed.reset();
+  }
+  if (slot.is_opaque) {
+    return;
+  }
   for (auto& [id, pass] : passes_) {
     const auto found = pass.values.find(slot.tensor.value);
     if (found != pass.values.end() && found->second.memory.defined() &&

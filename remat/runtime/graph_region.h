@@ -58,8 +58,12 @@ class GraphRegion final : public BackwardListener,
   struct Slot {
     bool alive = true;
     TapedTensor tensor;
-    // A tensor without memory of the usual kind (sparse): kept as it is.
+    // A tensor without memory of the usual kind (sparse) is kept as it is: with
+    // its version when it was saved, and after forward by the hooks around.
+    bool is_opaque = false;
     at::Tensor itself;
+    std::optional<uint32_t> version;
+    std::optional<torch::autograd::SavedVariable> packed;
   };
   // A value that was computed for a backward, for slots that have not asked.
   struct Computed {
@@ -85,12 +89,13 @@ class GraphRegion final : public BackwardListener,
   // What is computed at once, and from which held values.
   struct Part {
     size_t slots_left = 0;
+    std::vector<size_t> slots;
     std::vector<ValueId> sources;
   };
 
   bool is_held(ValueId id) const;
   at::Tensor held(ValueId id) const;
-  std::vector<ValueId> wanted_with(ValueId id) const;
+  static at::Tensor opaque(const Slot& slot);
   at::Tensor take(ValueId id, bool first_time, Pass& pass);
   void need_no_more(ValueId id, Pass& pass, std::vector<at::Tensor>& freed);
   ValueMemory compute(const std::vector<ValueId>& wanted,

@@ -74,6 +74,9 @@ bool OperatorTape::replace(const c10::OperatorHandle& op,
                            torch::jit::Stack& stack) {
   running_ = {};
   running_.number = operators_run_++;
+  if (choice_.check) {
+    choice_.check(running_.number, op);
+  }
   running_.arguments =
       torch::jit::last(stack, op.schema().arguments().size()).vec();
   find_tensors(op);
@@ -87,7 +90,9 @@ void OperatorTape::find_tensors(const c10::OperatorHandle& op) {
   for (size_t i = 0; i < running_.arguments.size(); ++i) {
     const c10::AliasInfo* const alias = schema.arguments()[i].alias_info();
     const bool scratch = is_running_statistic(schema, running_.arguments, i);
-    const bool writes = !scratch && alias != nullptr && alias->isWrite();
+    // rrelu_with_noise fills its noise, in libtorch 1.13 without saying so.
+    const bool writes = !scratch && ((alias != nullptr && alias->isWrite()) ||
+                                     schema.arguments()[i].name() == "noise");
     const auto take = [&](const c10::IValue& value,
                           std::optional<size_t> element) {
       if (!value.isTensor() || !value.toTensor().defined() ||
@@ -382,8 +387,7 @@ void OperatorTape::keep(ValueId id, const at::Tensor& tensor) {
   }
 }
 
-void OperatorTape::forward_ended() {
-  running_ = {};
+void OperatorTape::drop_changed() {
   for (const auto& [storage, memory] : memory_) {
     const uint32_t version = memory.version.current_version();
     at::Tensor& held = values_[memory.value].memory;
@@ -392,6 +396,11 @@ void OperatorTape::forward_ended() {
       held = at::Tensor();
     }
   }
+}
+
+void OperatorTape::forward_ended() {
+  running_ = {};
+  drop_changed();
   memory_.clear();
   origins_.clear();
 }

@@ -71,6 +71,8 @@ std::vector<at::Tensor> returned_tensors(const c10::OperatorHandle& op,
 class OperatorTape final : public OperatorInterceptor {
  public:
   struct Choice {
+    // Called with each operator before it runs; empty: nothing.
+    std::function<void(size_t number, const c10::OperatorHandle& op)> check;
     // Whether the outputs of this call, the number-th, are held; empty: none.
     std::function<bool(size_t number, const c10::OperatorHandle& op,
                        const OperatorCall& call)>
@@ -99,11 +101,18 @@ class OperatorTape final : public OperatorInterceptor {
   // Lets go of an operator that threw: its tensors may own the tape.
   void drop_running() { running_ = {}; }
 
-  // Lets go of what only the forward needs, and of memory that somebody changed
-  // unseen.
+  // Lets go of memory that somebody changed unseen.
+  void drop_changed();
+
+  // The same, and lets go of what only the forward needs.
   void forward_ended();
   // The operator will not be run again.
   void forget(size_t index);
+
+  // Whether values are held, or the graph alone is noted.
+  bool holds() const { return choice_.hold; }
+  // How many operators ran, also those that are not on the tape.
+  size_t operators_run() const { return operators_run_; }
 
   const std::vector<TapedOperator>& operators() const { return operators_; }
   std::vector<TapedValue>& values() { return values_; }

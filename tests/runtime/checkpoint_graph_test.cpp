@@ -2,77 +2,25 @@
 #include "remat/runtime/checkpoint_graph.h"
 
 #include <ATen/ATen.h>
-#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <map>
 #include <thread>
 
 #include "remat/base/error.h"
 #include "remat/memory/meter.h"
 #include "remat/runtime/recompute_group.h"
 #include "remat/runtime/saved_tensor_hooks.h"
+#include "tests/runtime/graph_helpers.h"
 #include "tests/runtime/helpers.h"
 
 namespace remat {
 namespace {
 
 using torch::autograd::grad;
-
-// The operators that ran in this thread while it lived, by name.
-class OperatorCount {
- public:
-  OperatorCount()
-      : handle_(
-            at::addThreadLocalCallback(at::RecordFunctionCallback(count).scopes(
-                {at::RecordScope::FUNCTION}))) {
-    counts().clear();
-  }
-  ~OperatorCount() { at::removeCallback(handle_); }
-  OperatorCount(const OperatorCount&) = delete;
-  OperatorCount& operator=(const OperatorCount&) = delete;
-
-  int of(const std::string& name) const { return counts()[name]; }
-
- private:
-  static std::map<std::string, int>& counts() {
-    thread_local std::map<std::string, int> map;
-    return map;
-  }
-  static std::unique_ptr<at::ObserverContext> count(
-      const at::RecordFunction& function) {
-    ++counts()[function.name()];
-    return nullptr;
-  }
-
-  at::CallbackHandle handle_;
-};
-
-at::Tensor input(int64_t n = 4) {
-  at::manual_seed(1);
-  return at::randn({n, n}, at::kDouble).requires_grad_();
-}
-
-// Gradients with and without the graph are the same bits.
-template <class Fn>
-void expect_same_gradients(const Policy& policy, Fn fn,
-                           const std::vector<at::Tensor>& inputs) {
-  at::manual_seed(3);
-  const at::Tensor plain = fn();
-  at::manual_seed(3);
-  const at::Tensor out = checkpoint_graph(policy, fn);
-  EXPECT_TRUE(at::equal(plain, out));
-  const auto expected = grad({plain.sum()}, inputs);
-  const auto got = grad({out.sum()}, inputs);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    EXPECT_TRUE(at::equal(expected[i], got[i])) << "input " << i;
-  }
-}
 
 // Eight steps; the one after every fourth is named.
 at::Tensor steps(at::Tensor x) {
@@ -186,121 +134,6 @@ TEST(CheckpointGraph, AnyDagWithSkipsAndSharedWeights) {
   }
 }
 
-TEST(CheckpointGraph, ChangesInPlace) {
-  const at::Tensor x = input();
-  for (const Policy& policy : {policy::nothing(), policy::everything()}) {
-    expect_same_gradients(policy,
-                          [&] {
-                            at::Tensor y = (x * 1.5).sin_();
-                            y.narrow(0, 0, 2).mul_(0.5).add_(x.narrow(0, 1, 2));
-                            at::Tensor z = y.exp();
-                            y.add_(1.0);
-                            // Memory that somebody fills piece by piece.
-                            at::Tensor filled = at::zeros_like(x);
-                            filled.select(0, 1).copy_(z.select(0, 0));
-                            return (filled.exp() * z.t()).cos() +
-                                   y.t().sigmoid();
-                          },
-                          {x});
-  }
-}
-
-// What came from outside is as it was for those who read it before.
-TEST(CheckpointGraph, ChangesOfOutsideMemoryAreSeen) {
-  const at::Tensor x = input();
-  at::Tensor counter = at::ones({4, 4}, at::kDouble);
-  const auto run = [&] {
-    counter.fill_(1.0);
-    const at::Tensor y = (x + counter).sin();
-    counter.mul_(2.0);
-    return y.exp() * (x - counter).cos();
-  };
-  expect_same_gradients(policy::nothing(), run, {x});
-}
-
-TEST(CheckpointGraph, RandomNumbersAreHeldAndDrawnOnce) {
-  const at::Tensor x = input();
-  int runs = 0;
-  expect_same_gradients(policy::nothing(),
-                        [&] {
-                          ++runs;
-                          return at::dropout(x.sin(), 0.5, true).exp() *
-                                 at::rand_like(x).cos();
-                        },
-                        {x});
-  EXPECT_EQ(runs, 2);
-}
-
-TEST(CheckpointGraph, RunningStatisticsAreUpdatedOnce) {
-  const at::Tensor x = input();
-  const auto normalized = [](const at::Tensor& t, const at::Tensor& mean) {
-    return at::batch_norm(t.sin(), {}, {}, mean, at::ones({4}, at::kDouble),
-                          /*training=*/true, 0.1, 1e-5, false)
-        .exp();
-  };
-  const at::Tensor once = at::zeros({4}, at::kDouble);
-  const at::Tensor plain = normalized(x, once);
-  const at::Tensor mean = at::zeros({4}, at::kDouble);
-  const at::Tensor out = checkpoint_graph(
-      policy::nothing(),
-      [&](const at::Tensor& t) { return normalized(t, mean); }, x);
-  const OperatorCount count;
-  EXPECT_TRUE(
-      at::equal(grad({out.sum()}, {x})[0], grad({plain.sum()}, {x})[0]));
-  EXPECT_EQ(count.of("aten::sin"), 1);
-  EXPECT_TRUE(at::equal(mean, once));
-}
-
-// Batch normalization does not say that it changes them.
-TEST(CheckpointGraph, StatisticsThatWereReadBeforeTheyChanged) {
-  const at::Tensor x = input();
-  const auto run = [&](bool recorded) {
-    const at::Tensor mean = at::zeros({4}, at::kDouble);
-    const auto fn = [&](const at::Tensor& t) {
-      const at::Tensor before = (t + mean).sin();
-      const at::Tensor normal = at::batch_norm(
-          t, {}, {}, mean, at::ones({4}, at::kDouble), true, 0.1, 1e-5, false);
-      return before.exp() * normal + (t + mean).cos();
-    };
-    const at::Tensor out =
-        recorded ? checkpoint_graph(policy::nothing(), fn, x) : fn(x);
-    return grad({out.sum()}, {x})[0];
-  };
-  EXPECT_TRUE(at::equal(run(true), run(false)));
-}
-
-TEST(CheckpointGraph, MemoryThatIsReplaced) {
-  const at::Tensor x = input();
-  expect_same_gradients(policy::nothing(),
-                        [&] {
-                          const at::Tensor a = x.sin();
-                          const at::Tensor b = x.cos();
-                          at::Tensor c = x.detach().exp();
-                          c.set_(b.detach());
-                          return (a * c).tanh() + b.exp();
-                        },
-                        {x});
-}
-
-TEST(CheckpointGraph, InferenceTensorsAreHeld) {
-  const at::Tensor x = input();
-  at::Tensor constant;
-  {
-    const c10::InferenceMode inference;
-    constant = at::ones({4, 4}, at::kDouble);
-  }
-  expect_same_gradients(policy::nothing(),
-                        [&] {
-                          at::Tensor inside;
-                          {
-                            const c10::InferenceMode inference;
-                            inside = constant.sin();
-                          }
-                          return (x.sin() + constant).exp() + inside;
-                        },
-                        {x});
-}
-
 TEST(CheckpointGraph, TheFunctionNeedNotLiveOn) {
   const at::Tensor x = input();
   at::Tensor out;
@@ -391,23 +224,6 @@ TEST(CheckpointGraph, HeldValuesPassTheHooksAround) {
   EXPECT_GE(unpacked, 3);
 }
 
-TEST(CheckpointGraph, HeldValuesMustNotChange) {
-  const at::Tensor x = at::ones({3}, at::kDouble).requires_grad_();
-  at::Tensor base = x.clone();
-  const at::Tensor out = checkpoint_graph(
-      policy::nothing(), [](const at::Tensor& t) { return t.sin().exp(); },
-      base);
-  base.add_(1.0);
-  try {
-    grad({out.sum()}, {x});
-    FAIL() << "nothing was thrown";
-  } catch (const c10::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("inplace operation"),
-              std::string::npos)
-        << error.what();
-  }
-}
-
 TEST(CheckpointGraph, BackwardInsideAndErrors) {
   const at::Tensor x = input();
   const at::Tensor out = checkpoint_graph(
@@ -471,13 +287,6 @@ TEST(CheckpointGraph, NothingIsLeftWithTheGraphGone) {
     }
   }
   EXPECT_EQ(meter.live_bytes(), 0);
-}
-
-TEST(CheckpointGraph, SparseTensorsAreHeld) {
-  const at::Tensor x = input();
-  const at::Tensor sparse = at::eye(4, at::kDouble).to_sparse();
-  expect_same_gradients(policy::nothing(),
-                        [&] { return at::mm(sparse, x.sin()).exp(); }, {x});
 }
 
 TEST(CheckpointGraph, BackwardsFromSeveralThreadsAndGroups) {

@@ -120,6 +120,64 @@ TEST(GraphPlan, OtherOperatorsThanPlannedAreAnError) {
       }),
       "[checkpoint_graph] operator 3 is aten::abs; the plan was made for one "
       "of 3 operators. Plan anew: plan_graph(fn, inputs).");
+  EXPECT_EQ(
+      error_of([&] {
+        checkpoint_graph(
+            plan, [](const at::Tensor& t) { return t.sin().exp(); }, x);
+      }),
+      "[checkpoint_graph] the function ran 2 operators; the plan was made for "
+      "one of 3 operators. Plan anew: plan_graph(fn, inputs).");
+  // Also where the other operator is a view, or draws random numbers.
+  EXPECT_THAT(
+      error_of([&] {
+        checkpoint_graph(
+            plan,
+            [](const at::Tensor& t) { return t.slice(0, 0, 2).exp().tanh(); },
+            x);
+      }),
+      ::testing::HasSubstr("operator 0 is aten::slice.Tensor; "));
+  EXPECT_THAT(error_of([&] {
+                checkpoint_graph(
+                    plan,
+                    [](const at::Tensor& t) {
+                      const at::Tensor noise = at::rand_like(t);
+                      return (noise * t).sin().exp();
+                    },
+                    x);
+              }),
+              ::testing::HasSubstr("operator 0 is aten::rand_like; "));
+}
+
+TEST(GraphPlan, APlanOfTwoMindsIsAnError) {
+  const at::Tensor x = row();
+  const auto fn = [](const at::Tensor& t) { return t.sin().exp().tanh(); };
+  GraphPlan plan = plan_graph(fn, x);
+  plan.held.pop_back();
+  try {
+    checkpoint_graph(plan, fn, x);
+    FAIL() << "nothing was thrown";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[checkpoint_graph] the plan has 3 operators and says of 2 "
+                 "whether they are held; both must be of one plan_graph()");
+  }
+}
+
+TEST(GraphPlan, ABackwardInsideCannotBePlanned) {
+  const at::Tensor x = row();
+  const auto fn = [](const at::Tensor& t) {
+    const at::Tensor y = t.sin().exp();
+    return y * grad({y.sum()}, {t}, {}, true)[0].detach();
+  };
+  try {
+    plan_graph(fn, x);
+    FAIL() << "nothing was thrown";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[plan_graph] the function runs a backward pass inside, which "
+                 "needs values that planning does not hold; give "
+                 "checkpoint_graph() a policy");
+  }
 }
 
 // Case 29 of the field, pytorch#197838, #161650, #190758: a smaller budget gave

@@ -73,20 +73,6 @@ bool HostCopy::is_of(const at::Tensor& tensor) const {
 HostCopies::HostCopies(const HostStoreOptions& options)
     : options_(options), pool_(options.pin_memory()) {}
 
-// Nobody else is left. The memory of a source goes back to its stream, whose
-// next work must not come before the copy.
-HostCopies::~HostCopies() {
-  for (auto& [which, device] : devices_) {
-    for (const InFlight& copy : device.in_flight) {
-      try {
-        copy.done->hold(copy.memory_of);
-      } catch (const c10::Error&) {
-        // The device is lost, and so are its copies.
-      }
-    }
-  }
-}
-
 HostCopies::Device& HostCopies::device(at::Device which) {
   const auto [found, is_new] = devices_.try_emplace(which);
   if (is_new && options_.asynchronous()) {

@@ -70,7 +70,6 @@ class HostCopy final : public std::enable_shared_from_this<HostCopy> {
 class HostCopies final : public std::enable_shared_from_this<HostCopies> {
  public:
   explicit HostCopies(const HostStoreOptions& options);
-  ~HostCopies();
 
   // Of a tensor with elements and a plain storage.
   std::shared_ptr<HostCopy> copy_of(const at::Tensor& tensor);
@@ -108,7 +107,6 @@ class HostCopies final : public std::enable_shared_from_this<HostCopies> {
 
   const HostStoreOptions options_;
   std::mutex mutex_;
-  HostPool pool_;
   HostStoreStatistics statistics_;
   std::unordered_map<at::Device, Device> devices_;
   // Those that live; a copy takes itself out.
@@ -116,6 +114,10 @@ class HostCopies final : public std::enable_shared_from_this<HostCopies> {
       by_source_;
   std::map<uint64_t, HostCopy*> by_number_;
   uint64_t copies_made_ = 0;
+  // Last, so that it dies first: it waits for all copies that are under way,
+  // which have given their buffers back when nobody else is left. The sources
+  // above and their streams are then free to go.
+  HostPool pool_;
 };
 
 }  // namespace remat::detail

@@ -9,6 +9,7 @@
 #include "remat/runtime/graph_plan.h"
 #include "remat/runtime/layer_selection.h"
 #include "remat/runtime/layer_stack.h"
+#include "remat/runtime/plan_executor.h"
 #include "remat/runtime/policy.h"
 #include "remat/runtime/print_saved.h"
 #include "remat/runtime/recompute_context.h"

@@ -10,11 +10,13 @@
 
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "remat/runtime/checkpoint.h"
 #include "remat/runtime/layer_selection.h"
+#include "remat/runtime/plan_executor.h"
 #include "remat/runtime/sequential.h"
 
 namespace remat {
@@ -22,7 +24,7 @@ namespace remat {
 // How the layers of a stack are grouped into regions.
 class LayerPlan {
  public:
-  enum class Kind { kPlain, kEveryNth, kListed, kSegments, kNested };
+  enum class Kind { kPlain, kEveryNth, kListed, kSegments, kNested, kPlanned };
 
   // No regions.
   static LayerPlan plain() { return LayerPlan(Kind::kPlain); }
@@ -40,10 +42,21 @@ class LayerPlan {
   static LayerPlan square_root() { return {Kind::kSegments, 0, {}}; }
   // By halves (checkpoint_nested()).
   static LayerPlan nested() { return LayerPlan(Kind::kNested); }
+  // As a plan of the planner says, a stage a layer (run_plan()). Throws
+  // UsageError where its schedule is none of nested regions.
+  static LayerPlan planned(const plan::Schedule& schedule) {
+    LayerPlan result(Kind::kPlanned);
+    result.regions_ =
+        std::make_shared<const plan::RegionPlan>(plan::region_plan(schedule));
+    return result;
+  }
 
   Kind kind() const { return kind_; }
   int64_t count() const { return count_; }
   const std::vector<int64_t>& indices() const { return indices_; }
+  const std::shared_ptr<const plan::RegionPlan>& regions() const {
+    return regions_;
+  }
 
  private:
   LayerPlan(Kind kind, int64_t count = 0, std::vector<int64_t> indices = {})
@@ -52,7 +65,26 @@ class LayerPlan {
   Kind kind_;
   int64_t count_;
   std::vector<int64_t> indices_;
+  std::shared_ptr<const plan::RegionPlan> regions_;
 };
+
+namespace detail {
+
+// The layers as stages of a plan; copied, which for torch's modules are
+// handles.
+template <class Layers>
+std::vector<PlanStage> stages_of(const Layers& layers) {
+  const auto list = layer_list(layers);
+  using Run = LayerRun<typename std::decay_t<decltype(list)>::value_type>;
+  std::vector<PlanStage> stages;
+  for (int64_t i = 0; i < static_cast<int64_t>(list.size()); ++i) {
+    const Run run(list, i, i + 1);
+    stages.push_back({run, run.buffers()});
+  }
+  return stages;
+}
+
+}  // namespace detail
 
 // Runs the layers one after the other as the plan says. Without layers returns
 // x. Throws UsageError where the plan does not fit them.
@@ -77,6 +109,8 @@ at::Tensor run_layers(const LayerPlan& plan, const CheckpointOptions& options,
           plan.count() > 0 ? plan.count() : square_root_segments(count), x);
     case LayerPlan::Kind::kNested:
       return checkpoint_nested(options, layers, x);
+    case LayerPlan::Kind::kPlanned:
+      return run_plan(plan.regions(), detail::stages_of(layers), options, x);
     case LayerPlan::Kind::kPlain:
       break;
   }

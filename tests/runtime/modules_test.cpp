@@ -256,6 +256,22 @@ TEST(LayerStack, RunsByItsPlan) {
   EXPECT_THAT(step(LayerPlan::segments(4)), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(step(LayerPlan::square_root()), ElementsAre(2, 2, 1, 1));
   EXPECT_THAT(step(LayerPlan::nested()), ElementsAre(3, 2, 2, 2));
+  using Kind = plan::ActionKind;
+  const plan::Schedule schedule{4,
+                                {{Kind::kForwardKeep, 0},
+                                 {Kind::kForwardDrop, 1},
+                                 {Kind::kForwardSave, 2},
+                                 {Kind::kFree, 2},
+                                 {Kind::kForwardSave, 3},
+                                 {Kind::kLoss, 0},
+                                 {Kind::kBackward, 3},
+                                 {Kind::kForwardKeep, 0},
+                                 {Kind::kForwardSave, 1},
+                                 {Kind::kBackward, 2},
+                                 {Kind::kBackward, 1},
+                                 {Kind::kForwardSave, 0},
+                                 {Kind::kBackward, 0}}};
+  EXPECT_THAT(step(LayerPlan::planned(schedule)), ElementsAre(3, 2, 1, 1));
   stack->plan = LayerPlan::listed({4});
   EXPECT_THROW(stack(x), UsageError);
   EXPECT_TRUE(Stack()->forward(x).is_same(x));

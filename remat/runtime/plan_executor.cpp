@@ -1,0 +1,118 @@
+#include "remat/runtime/plan_executor.h"
+
+#include <optional>
+#include <utility>
+
+#include "remat/base/error.h"
+#include "remat/runtime/save_on_cpu.h"
+#include "remat/runtime/unpinned_input.h"
+
+namespace remat {
+namespace {
+
+using plan::RegionStep;
+
+class Execution : public std::enable_shared_from_this<Execution> {
+ public:
+  Execution(std::shared_ptr<const plan::RegionPlan> plan,
+            std::vector<PlanStage> stages, CheckpointOptions options)
+      : plan_(std::move(plan)),
+        stages_(std::move(stages)),
+        options_(std::move(options)) {
+    if (plan_->stages != static_cast<int>(stages_.size())) {
+      fail_usage("run_plan", "the plan is for ", plan_->stages,
+                 " stages; there are ", stages_.size());
+    }
+    check(plan_->steps);
+  }
+
+  at::Tensor run(const at::Tensor& x) { return run(plan_->steps, x); }
+
+  at::Tensor run_plain(at::Tensor x) const {
+    for (const PlanStage& stage : stages_) {
+      x = stage.forward(x);
+    }
+    return x;
+  }
+
+ private:
+  void check(const std::vector<RegionStep>& steps) const {
+    for (const RegionStep& step : steps) {
+      if (step.way != 0) {
+        fail_usage("run_plan", "the plan saves stage ", step.end - 1,
+                   " in way ", step.way,
+                   "; only stages as they are (way 0) can be run");
+      }
+      check(step.inside);
+    }
+  }
+
+  at::Tensor run(const std::vector<RegionStep>& steps, at::Tensor x) {
+    for (const RegionStep& step : steps) {
+      switch (step.kind) {
+        case RegionStep::Kind::kSave:
+          x = stages_[static_cast<size_t>(step.begin)].forward(x);
+          break;
+        case RegionStep::Kind::kRegion:
+          x = region(step, step.end, nullptr, std::move(x));
+          break;
+        case RegionStep::Kind::kRegionThenSave:
+          x = region_then_save(step, std::move(x));
+          break;
+      }
+    }
+    return x;
+  }
+
+  at::Tensor region_then_save(const RegionStep& step, at::Tensor x) {
+    const auto input = std::make_shared<detail::UnpinnedInput>();
+    x = region(step, step.end - 1, input, std::move(x));
+    const detail::HookScope hooks(
+        std::make_shared<detail::UnpinnedInputHandler>(input));
+    return stages_[static_cast<size_t>(step.end) - 1].forward(x);
+  }
+
+  at::Tensor region(const RegionStep& step, int end,
+                    const std::shared_ptr<detail::UnpinnedInput>& output,
+                    at::Tensor x) {
+    CheckpointOptions options = options_;
+    for (int stage = step.begin; stage < end; ++stage) {
+      const auto& buffers = stages_[static_cast<size_t>(stage)].buffers;
+      options.buffers_.insert(options.buffers_.end(), buffers.begin(),
+                              buffers.end());
+    }
+    // The output's owner is the graph after the region, which owns the region:
+    // not the other way round as well.
+    const auto function =
+        [self = shared_from_this(), &step, is_noted = output != nullptr,
+         output = std::weak_ptr(output)](const at::Tensor& input) {
+          at::Tensor y = self->run(step.inside, input);
+          if (is_noted) {
+            detail::UnpinnedInput::note(output.lock().get(), y);
+          }
+          return y;
+        };
+    std::optional<SaveOnCpu> store;
+    if (step.store >= 0) {
+      store.emplace();
+    }
+    return checkpoint(options, function, std::move(x));
+  }
+
+  const std::shared_ptr<const plan::RegionPlan> plan_;
+  const std::vector<PlanStage> stages_;
+  const CheckpointOptions options_;
+};
+
+}  // namespace
+
+at::Tensor run_plan(std::shared_ptr<const plan::RegionPlan> plan,
+                    std::vector<PlanStage> stages,
+                    const CheckpointOptions& options, const at::Tensor& x) {
+  const auto execution =
+      std::make_shared<Execution>(std::move(plan), std::move(stages), options);
+  return detail::regions_are_needed() ? execution->run(x)
+                                      : execution->run_plain(x);
+}
+
+}  // namespace remat

@@ -1,0 +1,133 @@
+#include "remat/runtime/unpinned_input.h"
+
+#include <utility>
+#include <vector>
+
+#include "remat/runtime/tensor_layout.h"
+
+namespace remat::detail {
+namespace {
+
+using torch::autograd::SavedVariable;
+
+class UnpinnedHooks final : public torch::autograd::SavedVariableHooks {
+ public:
+  UnpinnedHooks(std::shared_ptr<UnpinnedInput> input, size_t depth)
+      : input_(std::move(input)), depth_(depth) {}
+
+  ~UnpinnedHooks() override {
+    if (input_ != nullptr) {
+      input_->remove_user();
+    }
+  }
+
+  void call_pack_hook(const at::Tensor& tensor) override {
+    if (input_->holds(tensor)) {
+      layout_ = TensorLayout::of(tensor);
+      input_->add_user();
+      return;
+    }
+    input_ = nullptr;
+    const OuterHooksScope outer(depth_);
+    kept_.emplace(tensor, /*is_output=*/false);
+  }
+
+  at::Tensor call_unpack_hook() override {
+    if (input_ == nullptr) {
+      return kept_->unpack();
+    }
+    const BackwardPass* const backward = current_backward_pass();
+    const uint64_t id = backward == nullptr ? 0 : backward->id();
+    const bool is_first = backward != nullptr && last_backward_ != id;
+    const at::Tensor memory = input_->memory(is_first);
+    last_backward_ = id;
+    return layout_.in(memory);
+  }
+
+ private:
+  // Null once the tensor is known to be another's.
+  std::shared_ptr<UnpinnedInput> input_;
+  const size_t depth_;
+  TensorLayout layout_;
+  std::optional<SavedVariable> kept_;
+  uint64_t last_backward_ = 0;
+};
+
+}  // namespace
+
+void UnpinnedInput::note(UnpinnedInput* input, const at::Tensor& value) {
+  SavedVariable saved(value, /*is_output=*/false);
+  if (input == nullptr || input->value_.has_value()) {
+    return;
+  }
+  input->value_ = std::move(saved);
+  if (value.has_storage() && !value.is_inference()) {
+    input->storage_ = value.storage().unsafeGetStorageImpl();
+    input->version_ = value._version();
+  }
+}
+
+bool UnpinnedInput::holds(const at::Tensor& tensor) const {
+  return storage_ != nullptr && tensor.has_storage() &&
+         !tensor.is_inference() &&
+         tensor.storage().unsafeGetStorageImpl() == storage_ &&
+         static_cast<uint32_t>(tensor._version()) == version_;
+}
+
+void UnpinnedInput::add_user() {
+  const std::lock_guard lock(mutex_);
+  ++users_;
+}
+
+void UnpinnedInput::remove_user() {
+  // Freed after the lock is.
+  std::vector<at::Tensor> freed;
+  const std::lock_guard lock(mutex_);
+  --users_;
+  for (auto& [id, pass] : passes_) {
+    if (pass.served >= users_) {
+      freed.push_back(std::exchange(pass.memory, at::Tensor()));
+    }
+  }
+}
+
+at::Tensor UnpinnedInput::memory(bool is_first) {
+  const std::lock_guard lock(mutex_);
+  BackwardPass* const backward = current_backward_pass();
+  if (backward == nullptr) {
+    return flat_memory(value_->unpack());
+  }
+  const auto [entry, is_new] = passes_.try_emplace(backward->id());
+  if (is_new) {
+    backward->add_listener(shared_from_this());
+  }
+  // The recomputation may end passes of its own, not this one.
+  Pass& pass = entry->second;
+  at::Tensor memory = pass.memory;
+  if (!memory.defined()) {
+    memory = flat_memory(value_->unpack());
+  }
+  pass.served += is_first ? 1 : 0;
+  pass.memory = pass.served < users_ ? memory : at::Tensor();
+  return memory;
+}
+
+void UnpinnedInput::backward_ended(uint64_t backward_id) {
+  Pass freed;
+  const std::lock_guard lock(mutex_);
+  const auto entry = passes_.find(backward_id);
+  if (entry != passes_.end()) {
+    freed = std::move(entry->second);
+    passes_.erase(entry);
+  }
+}
+
+UnpinnedInputHandler::UnpinnedInputHandler(std::shared_ptr<UnpinnedInput> input)
+    : input_(std::move(input)), depth_(hook_depth()) {}
+
+std::unique_ptr<torch::autograd::SavedVariableHooks>
+UnpinnedInputHandler::make_hooks() {
+  return std::make_unique<UnpinnedHooks>(input_, depth_);
+}
+
+}  // namespace remat::detail

@@ -263,6 +263,32 @@ TEST(RunPlan, AnUnpinnedInputIsComputedOnceForAllWhoSavedIt) {
   }
 }
 
+// Also where the graph, and with it who may ask again, stays.
+TEST(RunPlan, AnUnpinnedInputGoesWithItsLastUser) {
+  constexpr int64_t kRow = 1 << 20;
+  const at::Tensor x = at::full({kRow / 4}, 0.5f).requires_grad_();
+  plan::RegionPlan plan{.stages = 16, .steps = {}};
+  for (int i = 0; i < 16; i += 2) {
+    plan.steps.push_back(
+        {.kind = plan::RegionStep::Kind::kRegionThenSave,
+         .begin = i,
+         .end = i + 2,
+         .inside = {{.begin = i, .end = i + 1, .inside = {}}}});
+  }
+  const std::vector<PlanStage> stages(
+      16, PlanStage{[](const at::Tensor& t) { return t.sin(); }, {}});
+  const at::Tensor ones = at::ones_like(x);
+  const MemoryMeter meter;
+  const at::Tensor out =
+      run_plan(std::make_shared<const plan::RegionPlan>(plan), stages,
+               CheckpointOptions(), x);
+  // The outputs of the saved stages, the last of them the result.
+  EXPECT_LE(meter.live_bytes(), 8 * kRow + kRow / 4);
+  grad({out}, {x}, {ones}, /*retain_graph=*/true);
+  // One unpinned input, a cosine, and two gradients.
+  EXPECT_LE(meter.peak_bytes(), 12 * kRow + kRow / 4);
+}
+
 TEST(RunPlan, DoubleBackwardAndNothingLeft) {
   const at::Tensor x = at::full({64, 64}, 0.5, at::kDouble).requires_grad_();
   const std::vector<PlanStage> stages(

@@ -3,6 +3,7 @@
 
 #include "remat/base/error.h"
 #include "remat/base/version.h"
+#include "remat/profile/profile_stages.h"
 #include "remat/runtime/checkpoint.h"
 #include "remat/runtime/checkpoint_graph.h"
 #include "remat/runtime/dropout.h"

@@ -1,0 +1,48 @@
+// Turns the stages of a model and a sample input into a chain for the planner:
+// what each costs in time and memory, measured.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "remat/plan/chain.h"
+#include "remat/runtime/plan_executor.h"
+
+namespace remat {
+
+struct ProfileOptions {
+  // A stage runs at least `repetitions` times, more until it has taken
+  // `seconds_per_stage`, and at most 20 times; times are medians. It runs twice
+  // more, untimed, to warm up and to measure memory.
+  int repetitions = 3;
+  double seconds_per_stage = 0.1;
+  // Of the stages, in errors and tables; default "stage 0", ...
+  std::vector<std::string> names;
+};
+
+// Runs one stage after the other, forward and backward, each alone and on the
+// detached output of the one before: no more memory is taken than the hungriest
+// stage needs, and its input. Time is that of the threads in use now.
+//
+// Bytes are counted through c10's memory reporting (MemoryMeter), on the CPU:
+//   output    the storage of the output, if it is new
+//   saved     what is alive after a forward that was not before: each storage
+//             once, parameters and other tensors from outside not at all
+//   workspace what is alive beyond input, output, saved state and the gradients
+//             of input and output at the worst moment of forward or backward
+// Gradients of parameters belong to nobody's stage: the caller counts them (as
+// Chain::fixed_bytes), and the gradients that are added to them are workspace.
+//
+// Leaves no trace: gradients of leaves, buffers of the stages and the state of
+// ATen's random generators are afterwards what they were. stages: as for
+// run_plan(); a stage that reads tensors of another graph gets their gradients
+// counted as its own work. x: the input of the first stage, of any type; the
+// chain's input needs a gradient if x does. Throws UsageError without stages,
+// for names of another number and with gradients off.
+plan::Chain profile_stages(const std::vector<PlanStage>& stages,
+                           const at::Tensor& x,
+                           const ProfileOptions& options = {});
+
+}  // namespace remat

@@ -25,6 +25,18 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+// No plan stays within the memory that was named. The program exits with 3.
+class NoPlanError : public Error {
+ public:
+  using Error::Error;
+};
+
+// The memory that was named is used up. The program exits with 4.
+class BudgetError : public Error {
+ public:
+  using Error::Error;
+};
+
 // Concatenates the parts as operator<< prints them.
 template <class... Parts>
 std::string str(const Parts&... parts) {

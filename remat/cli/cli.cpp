@@ -45,7 +45,8 @@ void print_help() {
       "flags\n"
       "  --version  print the versions of remat and libtorch\n\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration,\n"
-      "130 interrupted after the model was saved.\n");
+      "3 no plan fits the memory, 4 the memory is used up,\n130 interrupted "
+      "after the model was saved.\n");
 }
 
 int dispatch(const std::vector<std::string>& arguments) {
@@ -86,6 +87,10 @@ int run_and_report(const std::vector<std::string>& arguments) {
     return dispatch(arguments);
   } catch (const UsageError& error) {
     return fail_with(2, error.what());
+  } catch (const NoPlanError& error) {
+    return fail_with(3, error.what());
+  } catch (const BudgetError& error) {
+    return fail_with(4, error.what());
   } catch (const Error& error) {
     return fail_with(1, error.what());
   } catch (const c10::Error& error) {

@@ -85,6 +85,10 @@ void add_training_flags(Flags& flags, TrainRequest& request) {
   flags.add("adam-epsilon", &options.adam_epsilon, "E", "AdamW's epsilon");
   flags.add("seed", &options.seed, "N", "Of weights, order and dropout");
   flags.group("Memory");
+  flags.add("memory", &request.memory, "SIZE",
+            "What the process may hold at once, such as\n900MiB or 4GiB: a "
+            "plan chooses what is\nrecomputed, the same losses to the last "
+            "bit.\nExit code 3 if no plan fits");
   flags.add("gradient-checkpointing", &options.checkpointing.enabled, "",
             "Recompute layers in backward instead of\nkeeping their values: "
             "less memory, the same\nlosses to the last bit");
@@ -100,6 +104,28 @@ void add_training_flags(Flags& flags, TrainRequest& request) {
             "Steps between progress lines");
 }
 
+void set_memory(TrainRequest& request) {
+  try {
+    request.options.memory_bytes = parse_bytes(request.memory);
+  } catch (const UsageError&) {
+    fail_usage("train", "--memory is ", request.memory,
+               "; it must be a size such as 900MiB, 4GiB or 4GB.");
+  }
+  if (request.options.memory_bytes == 0) {
+    fail_usage("train", "--memory is ", request.memory,
+               "; it must be more than nothing, such as 900MiB.");
+  }
+  if (request.every_n_layers.has_value()) {
+    request.options.checkpointing.enabled = true;
+  }
+  if (request.common.allocator != "caching") {
+    fail_usage("train",
+               "--memory needs --allocator caching, which holds the "
+               "limit; it is ",
+               request.common.allocator, ".");
+  }
+}
+
 void check(const Flags& flags, TrainRequest& request) {
   flags.require("train-file", "a .jsonl or .csv file with texts and labels.");
   flags.require("output-dir", "a directory for the model.");
@@ -110,6 +136,9 @@ void check(const Flags& flags, TrainRequest& request) {
   }
   auto& checkpointing = request.options.checkpointing;
   checkpointing.every_n_layers = request.every_n_layers.value_or(1);
+  if (!request.memory.empty()) {
+    set_memory(request);
+  }
   train::check(request.options);
   if (request.every_n_layers.has_value() &&
       !flags.is_given("gradient-checkpointing")) {
@@ -131,7 +160,8 @@ void make_absolute(TrainRequest& request) {
 }
 
 void print_result(const TrainRequest& request, const std::string& output_dir,
-                  const train::TrainResult& result) {
+                  const train::TrainResult& result,
+                  const std::optional<train::MemoryPlan>& plan) {
   const double loss_sum =
       std::accumulate(result.losses.begin(), result.losses.end(), 0.0);
   if (request.common.json) {
@@ -148,6 +178,14 @@ void print_result(const TrainRequest& request, const std::string& output_dir,
       json["best_step"] = result.best->step;
     }
     json["peak_resident_bytes"] = peak_resident_bytes();
+    json["memory_bytes"] = nullptr;
+    json["predicted_peak_bytes"] = nullptr;
+    json["predicted_slowdown"] = nullptr;
+    if (plan.has_value()) {
+      json["memory_bytes"] = plan->budget_bytes;
+      json["predicted_peak_bytes"] = plan->plan.peak_bytes;
+      json["predicted_slowdown"] = plan->plan.seconds / plan->unbounded_seconds;
+    }
     json["median_step_seconds"] = result.median_step_seconds;
     json["interrupted"] = result.interrupted;
     json["output_dir"] = output_dir;
@@ -163,9 +201,15 @@ void print_result(const TrainRequest& request, const std::string& output_dir,
         metrics.accuracy, metrics.majority_accuracy, metrics.macro_f1,
         static_cast<long long>(result.best->step));
   }
-  std::printf("%lld steps of %.3g s, peak memory %s; model in %s\n",
+  const std::string predicted =
+      plan.has_value()
+          ? str(" (predicted ", format_bytes(plan->plan.peak_bytes), " of ",
+                format_bytes(plan->budget_bytes), ")")
+          : "";
+  std::printf("%lld steps of %.3g s, peak memory %s%s; model in %s\n",
               static_cast<long long>(result.steps), result.median_step_seconds,
-              format_bytes(peak_resident_bytes()).c_str(), output_dir.c_str());
+              format_bytes(peak_resident_bytes()).c_str(), predicted.c_str(),
+              output_dir.c_str());
 }
 
 }  // namespace
@@ -201,7 +245,7 @@ int train_command(const std::vector<std::string>& arguments) {
       job.validation_set.has_value() ? &*job.validation_set : nullptr,
       job.pad_id, request.options, recorder);
   recorder.finish(result);
-  print_result(request, output_dir, result);
+  print_result(request, output_dir, result, recorder.plan());
   return result.interrupted ? 130 : 0;
 }
 

@@ -65,6 +65,11 @@ TrainRecorder::TrainRecorder(const TrainRequest& request, const TrainJob& job,
   std::signal(SIGTERM, on_stop_signal);
 }
 
+void TrainRecorder::on_plan(const train::MemoryPlan& plan) {
+  plan_ = plan;
+  say("plan", plan.explain());
+}
+
 void TrainRecorder::on_step(const train::StepReport& report) {
   Json line;
   line["step"] = report.step;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "remat/cli/train_setup.h"
@@ -23,6 +24,7 @@ class TrainRecorder final : public train::TrainObserver {
   TrainRecorder(const TrainRequest& request, const TrainJob& job,
                 const std::string& run_toml);
 
+  void on_plan(const train::MemoryPlan& plan) override;
   void on_step(const train::StepReport& report) override;
   void on_evaluation(const train::EvaluationReport& report) override;
   bool stop_requested() override;
@@ -32,6 +34,9 @@ class TrainRecorder final : public train::TrainObserver {
   // last one in the folder "interrupted".
   void finish(const train::TrainResult& result);
 
+  // The first one; empty without --memory.
+  const std::optional<train::MemoryPlan>& plan() const { return plan_; }
+
  private:
   void replace_other_run();
 
@@ -39,6 +44,7 @@ class TrainRecorder final : public train::TrainObserver {
   const data::Tokenizer& tokenizer_;
   std::filesystem::path directory_;
   std::string run_toml_;
+  std::optional<train::MemoryPlan> plan_;
   train::Progress progress_;
   train::LineFile metrics_;
   train::ModelFolderWriter writer_;

@@ -27,6 +27,7 @@ struct TrainRequest {
   std::string output_dir;
   bool overwrite_output_dir = false;
   std::optional<int64_t> every_n_layers;
+  std::string memory;
   train::TrainOptions options;
   CommonOptions common;
 };

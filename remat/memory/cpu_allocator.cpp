@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "remat/base/error.h"
+
 namespace remat {
 namespace {
 
@@ -69,6 +71,23 @@ void install_cpu_allocator() {
   arena = new PageArena;
   // Above libtorch's own, of priority 0.
   c10::SetCPUAllocator(new CpuAllocator, /*priority=*/1);
+}
+
+void set_cpu_allocator_limit(int64_t resident_bytes) {
+  PageArena* const installed = arena;
+  if (installed == nullptr) {
+    fail_usage("memory",
+               "a limit needs the caching allocator; call "
+               "install_cpu_allocator() first");
+  }
+  installed->set_limit(resident_bytes);
+}
+
+void release_cached_cpu_memory() {
+  PageArena* const installed = arena;
+  if (installed != nullptr) {
+    installed->release_cached();
+  }
 }
 
 PageArenaStats cpu_allocator_stats() {

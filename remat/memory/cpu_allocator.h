@@ -15,6 +15,13 @@ namespace remat {
 // tensor for which there is no memory throws remat::Error.
 void install_cpu_allocator();
 
+// PageArena::set_limit() of that arena. Throws UsageError before it is
+// installed.
+void set_cpu_allocator_limit(int64_t resident_bytes);
+
+// Gives its free pages back to the system; nothing before it is installed.
+void release_cached_cpu_memory();
+
 // Of that arena; all zero before it is installed.
 PageArenaStats cpu_allocator_stats();
 

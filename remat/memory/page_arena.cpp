@@ -226,14 +226,7 @@ void PageArena::populate(char* begin, size_t pages) {
   if (fresh == 0) {
     return;
   }
-  const int64_t most_live =
-      std::max(stats_.live_bytes + bytes_of(pages), stats_.peak_live_bytes);
-  const auto bound = static_cast<int64_t>((1 + options_.slack) *
-                                          static_cast<double>(most_live));
-  const int64_t over = stats_.resident_bytes + bytes_of(fresh) - bound;
-  if (over > 0) {
-    release((static_cast<size_t>(over) + page_bytes_ - 1) / page_bytes_);
-  }
+  make_room(pages, fresh);
   check_available(bytes_of(fresh));
   const auto segment = segment_of(begin);
   PageBitmap& resident = segment->second.resident;
@@ -252,6 +245,37 @@ void PageArena::populate(char* begin, size_t pages) {
   }
   stats_.peak_resident_bytes =
       std::max(stats_.peak_resident_bytes, stats_.resident_bytes);
+}
+
+// Gives free pages back, so that the fresh pages of a block pass neither the
+// bound on what is kept nor the limit.
+void PageArena::make_room(size_t pages, size_t fresh) {
+  const int64_t most_live =
+      std::max(stats_.live_bytes + bytes_of(pages), stats_.peak_live_bytes);
+  const auto bound = static_cast<int64_t>((1 + options_.slack) *
+                                          static_cast<double>(most_live));
+  const int64_t then = stats_.resident_bytes + bytes_of(fresh);
+  const int64_t over = then - std::min(bound, limit_);
+  if (over > 0) {
+    release((static_cast<size_t>(over) + page_bytes_ - 1) / page_bytes_);
+  }
+  if (stats_.resident_bytes + bytes_of(fresh) > limit_) {
+    throw BudgetError(
+        str("[memory] large tensors may use ", format_bytes(limit_),
+            " and use ", format_bytes(stats_.live_bytes),
+            "; another one needs ", format_bytes(bytes_of(pages)), ", so that ",
+            format_bytes(stats_.live_bytes + bytes_of(pages) - limit_),
+            " more would do here"));
+  }
+}
+
+void PageArena::set_limit(int64_t resident_bytes) {
+  const std::lock_guard lock(mutex_);
+  limit_ = resident_bytes;
+  const int64_t over = stats_.resident_bytes - limit_;
+  if (over > 0) {
+    release((static_cast<size_t>(over) + page_bytes_ - 1) / page_bytes_);
+  }
 }
 
 void PageArena::check_available(int64_t fresh_bytes) const {

@@ -61,6 +61,11 @@ class PageArena {
   // Gives all free pages back to the system.
   void release_cached();
 
+  // From now on no more bytes than these are resident at once: free pages are
+  // given back sooner, and where that is not enough allocate() throws
+  // BudgetError. Blocks in use stay, also where they are more.
+  void set_limit(int64_t resident_bytes);
+
   PageArenaStats stats() const;
 
  private:
@@ -85,6 +90,7 @@ class PageArena {
   void erase_free(const Range& range);
   void give_back(char* begin, size_t pages);
   void populate(char* begin, size_t pages);
+  void make_room(size_t pages, size_t fresh);
   void check_available(int64_t fresh_bytes) const;
   void release(size_t pages);
   size_t release_range(const Range& range, size_t most);
@@ -97,6 +103,7 @@ class PageArena {
   std::set<Range> free_by_size_;
   std::unordered_map<void*, size_t> used_;  // begin -> pages
   PageArenaStats stats_;
+  int64_t limit_ = INT64_MAX;
 };
 
 }  // namespace remat

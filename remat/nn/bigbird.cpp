@@ -1,6 +1,7 @@
 #include "remat/nn/bigbird.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <utility>
 
@@ -33,7 +34,7 @@ struct EncoderOutput {
 
 }  // namespace
 
-struct BigBirdClassifier::Impl {
+struct BigBirdClassifier::Impl : std::enable_shared_from_this<Impl> {
   explicit Impl(const BigBirdConfig& given)
       : config(given),
         init{given.initializer_range},
@@ -101,18 +102,27 @@ struct BigBirdClassifier::Impl {
     return checkpoint(options, run, hidden);
   }
 
+  AttentionBatch attention_batch(const PreparedInput& input) const {
+    return make_attention_batch(
+        input.type, input.attention_mask, embeddings.words.scalar_type(),
+        in_training(config.attention_probs_dropout_prob));
+  }
+
+  at::Tensor embed(const at::Tensor& input_ids,
+                   const at::Tensor& token_type_ids, double dropout,
+                   uint64_t seed) const {
+    return embeddings.forward(input_ids, token_type_ids, dropout,
+                              derive_seed(seed, kEmbeddings));
+  }
+
   EncoderOutput encode(const BigBirdInput& given, uint64_t seed,
                        bool with_hidden_states) {
     const PreparedInput input = prepare_bigbird_input(config, given);
-    const AttentionBatch batch = make_attention_batch(
-        input.type, input.attention_mask, embeddings.words.scalar_type(),
-        in_training(config.attention_probs_dropout_prob));
+    const AttentionBatch batch = attention_batch(input);
     EncoderOutput output;
     output.length = input.length;
-    at::Tensor hidden =
-        embeddings.forward(input.input_ids, input.token_type_ids,
-                           in_training(config.hidden_dropout_prob),
-                           derive_seed(seed, kEmbeddings));
+    at::Tensor hidden = embed(input.input_ids, input.token_type_ids,
+                              in_training(config.hidden_dropout_prob), seed);
     for (size_t i = 0; i < layers.size(); ++i) {
       if (with_hidden_states) {
         output.hidden_states.push_back(hidden);
@@ -126,8 +136,38 @@ struct BigBirdClassifier::Impl {
     return output;
   }
 
-  at::Tensor classify(const at::Tensor& hidden, uint64_t seed) const {
-    const double dropout = in_training(head_dropout());
+  BigBirdStages stages(const BigBirdInput& given, uint64_t seed) {
+    const PreparedInput input = prepare_bigbird_input(config, given);
+    const AttentionBatch batch = attention_batch(input);
+    BigBirdStages result{
+        .input_ids = input.input_ids, .stages = {}, .names = {}};
+    const auto add = [&](std::string name, auto forward) {
+      result.stages.push_back({std::move(forward), {}});
+      result.names.push_back(std::move(name));
+    };
+    // Holds what it uses: the recomputation may outlive this model.
+    const std::shared_ptr<const Impl> self = shared_from_this();
+    add("embeddings", [self, types = input.token_type_ids, seed,
+                       dropout = in_training(config.hidden_dropout_prob)](
+                          const at::Tensor& ids) {
+      return self->embed(ids, types, dropout, seed);
+    });
+    for (size_t i = 0; i < layers.size(); ++i) {
+      add(str("layer ", i),
+          [self, i, context = layer_context(i, input, batch, seed)](
+              const at::Tensor& x) {
+            ++(*self->layer_runs)[i];
+            return self->layers[i]->forward(x, context);
+          });
+    }
+    add("head",
+        [self, seed, dropout = in_training(head_dropout())](
+            const at::Tensor& x) { return self->classify(x, dropout, seed); });
+    return result;
+  }
+
+  at::Tensor classify(const at::Tensor& hidden, double dropout,
+                      uint64_t seed) const {
     at::Tensor x = stateless_dropout(hidden.select(1, 0), dropout,
                                      derive_seed(seed, kHeadInput));
     x = activate(config.hidden_act, head_dense(x));
@@ -154,13 +194,14 @@ struct BigBirdClassifier::Impl {
   Linear pooler, head_dense, head_out;
   BlockLayouts layouts;
   LayerCheckpointing checkpointing;
+  std::shared_ptr<const plan::RegionPlan> plan;
   bool training = true;
   std::shared_ptr<std::vector<int64_t>> layer_runs;
 };
 
 BigBirdClassifier::BigBirdClassifier(const BigBirdConfig& config) {
   check_bigbird_config(config, "BigBirdConfig");
-  impl_ = std::make_unique<Impl>(config);
+  impl_ = std::make_shared<Impl>(config);
 }
 
 BigBirdClassifier::~BigBirdClassifier() = default;
@@ -170,7 +211,20 @@ BigBirdClassifier& BigBirdClassifier::operator=(BigBirdClassifier&&) noexcept =
 
 at::Tensor BigBirdClassifier::forward(const BigBirdInput& input) {
   const uint64_t seed = impl_->draw_seed();
-  return impl_->classify(impl_->encode(input, seed, false).last, seed);
+  if (impl_->plan != nullptr && c10::GradMode::is_enabled()) {
+    BigBirdStages run = impl_->stages(input, seed);
+    // With their seed given, neither layers nor regions draw from ATen's
+    // generators.
+    return run_plan(impl_->plan, std::move(run.stages),
+                    CheckpointOptions().preserve_rng_state(false).seed(seed),
+                    run.input_ids);
+  }
+  return impl_->classify(impl_->encode(input, seed, false).last,
+                         impl_->in_training(impl_->head_dropout()), seed);
+}
+
+BigBirdStages BigBirdClassifier::stages(const BigBirdInput& input) {
+  return impl_->stages(input, impl_->draw_seed());
 }
 
 BigBirdOutput BigBirdClassifier::encode(const BigBirdInput& input,
@@ -211,6 +265,16 @@ void BigBirdClassifier::set_checkpointing(
                "; it must be at least 1 (1 recomputes each layer)");
   }
   impl_->checkpointing = checkpointing;
+}
+
+void BigBirdClassifier::set_plan(std::shared_ptr<const plan::RegionPlan> plan) {
+  const auto stages = static_cast<int>(impl_->layers.size()) + 2;
+  if (plan != nullptr && plan->stages != stages) {
+    fail_usage("bigbird", "the plan is for ", plan->stages,
+               " stages; this model has ", stages,
+               ": embeddings, layers and head");
+  }
+  impl_->plan = std::move(plan);
 }
 
 std::vector<std::pair<std::string, at::Tensor>>

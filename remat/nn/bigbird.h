@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "remat/nn/bigbird_config.h"
+#include "remat/plan/region_plan.h"
+#include "remat/runtime/plan_executor.h"
 
 namespace remat::nn {
 
@@ -35,6 +37,14 @@ struct BigBirdOutput {
   // Embeddings after layer norm, then each layer's output, with inner padding
   // ([batch, length rounded up to the block, hidden]). Only if asked for.
   std::vector<at::Tensor> hidden_states;
+};
+
+// The model on one input, for a planner: from input_ids to logits.
+struct BigBirdStages {
+  at::Tensor input_ids;  // with inner padding
+  // The embeddings, each layer, the head. They keep the model alive.
+  std::vector<PlanStage> stages;
+  std::vector<std::string> names;
 };
 
 // Sequence classification. Owns the parameters; not thread-safe.
@@ -61,6 +71,15 @@ class BigBirdClassifier {
   // Throws UsageError for every_n_layers < 1.
   void set_checkpointing(const LayerCheckpointing& checkpointing);
 
+  // How the stages are run where gradients are on, instead of
+  // set_checkpointing(); null: by that. Throws UsageError for a plan of another
+  // number of stages.
+  void set_plan(std::shared_ptr<const plan::RegionPlan> plan);
+
+  // What forward(input) runs, with the random blocks and the dropout of this
+  // call. Throws as forward() does.
+  BigBirdStages stages(const BigBirdInput& input);
+
   // Parameters by Hugging Face's names ("bert.encoder.layer.0...."), in its
   // order. Each is a leaf that shares its memory with the model.
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
@@ -73,7 +92,8 @@ class BigBirdClassifier {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  // Shared with what may be recomputed after this object is gone.
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace remat::nn

@@ -96,12 +96,17 @@ PreparedInput check_input(const BigBirdConfig& config,
   return prepared;
 }
 
+// What block-sparse attention shows a query: the first block, the last, three
+// neighbours, and the random ones.
+int64_t tokens_seen(const BigBirdConfig& config) {
+  return (5 + 2 * config.num_random_blocks) * config.block_size;
+}
+
 AttentionType choose_attention(const BigBirdConfig& config, int64_t length) {
-  // First, last, three neighbours, and the random ones.
-  const int64_t seen = (5 + 2 * config.num_random_blocks) * config.block_size;
-  if (config.attention_type != AttentionType::kOriginalFull && length <= seen) {
+  if (config.attention_type != AttentionType::kOriginalFull &&
+      attends_in_full(config, length)) {
     say_once(kOperation,
-             str("batches of at most ", seen,
+             str("batches of at most ", tokens_seen(config),
                  " tokens attend in full: block-sparse attention needs more "
                  "than (5 + 2 * num_random_blocks) * block_size. Longer "
                  "batches are not affected"));
@@ -134,6 +139,11 @@ void pad_to_blocks(const BigBirdConfig& config, PreparedInput& prepared) {
 }
 
 }  // namespace
+
+bool attends_in_full(const BigBirdConfig& config, int64_t length) {
+  return config.attention_type == AttentionType::kOriginalFull ||
+         length <= tokens_seen(config);
+}
 
 PreparedInput prepare_bigbird_input(const BigBirdConfig& config,
                                     const BigBirdInput& input) {

@@ -20,6 +20,10 @@ struct PreparedInput {
   AttentionType type = AttentionType::kOriginalFull;
 };
 
+// Whether a batch of so many tokens a text attends in full: because the model
+// does, or because it is no longer than the blocks a query would see.
+bool attends_in_full(const BigBirdConfig& config, int64_t length);
+
 // Pads to whole blocks for block-sparse attention. A batch that is no longer
 // than the blocks a query would see attends in full: this batch only, and the
 // first one says so. Throws UsageError for shapes that differ, ids outside the

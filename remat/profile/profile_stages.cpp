@@ -59,11 +59,10 @@ std::vector<at::Tensor> leaves_behind(const at::Tensor& output) {
   return leaves;
 }
 
-// Puts the gradients of leaves back, and gives them others to add to until
-// then, so that none is new memory.
+// Takes the gradients of leaves away and puts them back.
 class BorrowedGradients {
  public:
-  BorrowedGradients() = default;
+  explicit BorrowedGradients(bool others_exist) : others_exist_(others_exist) {}
   ~BorrowedGradients() {
     for (const auto& [leaf, gradient] : own_) {
       leaf.mutable_grad() = gradient;
@@ -72,13 +71,29 @@ class BorrowedGradients {
   BorrowedGradients(const BorrowedGradients&) = delete;
   BorrowedGradients& operator=(const BorrowedGradients&) = delete;
 
+  // Gives the leaf another gradient to add to until then, if there is to be
+  // one.
   void borrow(const at::Tensor& leaf) {
     own_.emplace_back(leaf, leaf.grad());
-    leaf.mutable_grad() = at::zeros_like(leaf);
+    leaf.mutable_grad() = others_exist_ ? at::zeros_like(leaf) : at::Tensor();
+    bytes_ += memory_bytes(leaf);
   }
 
+  void drop_new() const {
+    if (!others_exist_) {
+      for (const auto& [leaf, gradient] : own_) {
+        leaf.mutable_grad() = at::Tensor();
+      }
+    }
+  }
+
+  int64_t bytes() const { return bytes_; }
+  int64_t new_bytes() const { return others_exist_ ? 0 : bytes_; }
+
  private:
+  const bool others_exist_;
   std::vector<std::pair<at::Tensor, at::Tensor>> own_;
+  int64_t bytes_ = 0;
 };
 
 // Puts back what a call of a stage changes.
@@ -113,7 +128,12 @@ class StageProfiler {
  public:
   StageProfiler(const PlanStage& stage, const at::Tensor& input,
                 const ProfileOptions& options)
-      : stage_(stage), input_(input), options_(options) {}
+      : stage_(stage),
+        input_(input),
+        options_(options),
+        gradients_(options.gradients_exist) {}
+
+  int64_t gradient_bytes() const { return gradients_.bytes(); }
 
   // The output, without its graph; a leaf that requires a gradient if it did.
   at::Tensor measure(plan::Stage& costs) {
@@ -160,8 +180,10 @@ class StageProfiler {
       output_ = output.detach();
       meter.reset_peak();
       backward(std::exchange(output, {}), std::exchange(gradient, {}));
-      costs.backward_workspace_bytes = std::max<int64_t>(
-          meter.peak_bytes() - costs.saved_bytes - gradients, 0);
+      costs.backward_workspace_bytes =
+          std::max<int64_t>(meter.peak_bytes() - costs.saved_bytes - gradients -
+                                gradients_.new_bytes(),
+                            0);
     } else {
       output_ = output;
     }
@@ -197,6 +219,7 @@ class StageProfiler {
     if (input_.requires_grad()) {
       input_.mutable_grad() = at::Tensor();
     }
+    gradients_.drop_new();
   }
 
   const PlanStage& stage_;
@@ -209,8 +232,8 @@ class StageProfiler {
 
 }  // namespace
 
-plan::Chain profile_stages(const std::vector<PlanStage>& stages,
-                           const at::Tensor& x, const ProfileOptions& options) {
+Profile profile_stages(const std::vector<PlanStage>& stages,
+                       const at::Tensor& x, const ProfileOptions& options) {
   if (stages.empty()) {
     fail_usage("profile", "there are no stages");
   }
@@ -222,17 +245,21 @@ plan::Chain profile_stages(const std::vector<PlanStage>& stages,
     fail_usage("profile", "gradients are off; a profile measures backward too");
   }
   const RestoredState restored(stages, x);
-  plan::Chain chain;
+  Profile profile;
+  plan::Chain& chain = profile.chain;
   chain.input_bytes = memory_bytes(x);
   at::Tensor input = x.detach().set_requires_grad(x.requires_grad());
   for (size_t i = 0; i < stages.size(); ++i) {
     plan::Stage costs;
     costs.name = options.names.empty() ? str("stage ", i) : options.names[i];
-    input = StageProfiler(stages[i], input, options).measure(costs);
+    StageProfiler profiler(stages[i], input, options);
+    at::Tensor output = profiler.measure(costs);
+    profile.gradient_bytes.push_back(profiler.gradient_bytes());
     chain.stages.push_back(std::move(costs));
+    input = std::move(output);
   }
   plan::validate(chain);
-  return chain;
+  return profile;
 }
 
 }  // namespace remat

@@ -20,6 +20,15 @@ struct ProfileOptions {
   double seconds_per_stage = 0.1;
   // Of the stages, in errors and tables; default "stage 0", ...
   std::vector<std::string> names;
+  // Whether parameters have gradients before a backward, which adds to them, or
+  // get them from it, as where they are dropped after each step.
+  bool gradients_exist = true;
+};
+
+struct Profile {
+  plan::Chain chain;
+  // Of each stage: bytes of the gradients of all leaves but its input.
+  std::vector<int64_t> gradient_bytes;
 };
 
 // Runs one stage after the other, forward and backward, each alone and on the
@@ -32,8 +41,9 @@ struct ProfileOptions {
 //             once, parameters and other tensors from outside not at all
 //   workspace what is alive beyond input, output, saved state and the gradients
 //             of input and output at the worst moment of forward or backward
-// Gradients of parameters belong to nobody's stage: the caller counts them (as
-// Chain::fixed_bytes), and the gradients that are added to them are workspace.
+// Gradients of parameters are in none of them: the caller counts them, all (as
+// Chain::fixed_bytes) or as the stages' backwards come. What is added to
+// gradients that exist is workspace.
 //
 // Leaves no trace: gradients of leaves, buffers of the stages and the state of
 // ATen's random generators are afterwards what they were. stages: as for
@@ -41,8 +51,7 @@ struct ProfileOptions {
 // counted as its own work. x: the input of the first stage, of any type; the
 // chain's input needs a gradient if x does. Throws UsageError without stages,
 // for names of another number and with gradients off.
-plan::Chain profile_stages(const std::vector<PlanStage>& stages,
-                           const at::Tensor& x,
-                           const ProfileOptions& options = {});
+Profile profile_stages(const std::vector<PlanStage>& stages,
+                       const at::Tensor& x, const ProfileOptions& options = {});
 
 }  // namespace remat

@@ -36,6 +36,11 @@ void check_range(std::string_view flag, double value, double low, double high,
 }  // namespace
 
 void check(const TrainOptions& options) {
+  if (options.memory_bytes.has_value() && options.checkpointing.enabled) {
+    fail_usage("train",
+               "--memory chooses which layers are recomputed; leave out "
+               "--gradient-checkpointing and --every-n-layers.");
+  }
   check_count("per-device-train-batch-size",
               options.per_device_train_batch_size);
   check_count("per-device-eval-batch-size", options.per_device_eval_batch_size);

@@ -50,6 +50,10 @@ struct TrainOptions {
 
   // Which layers are recomputed in backward; default none.
   nn::LayerCheckpointing checkpointing;
+
+  // What the process may hold at once, in bytes: a plan chooses what is
+  // recomputed, instead of `checkpointing`. Needs install_cpu_allocator().
+  std::optional<int64_t> memory_bytes;
 };
 
 // Throws UsageError that names the flag, its value and what would be right.

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
+#include <optional>
 
 #include "remat/base/error.h"
+#include "remat/base/log.h"
 #include "remat/base/philox.h"
 #include "remat/train/gradients.h"
 #include "remat/train/learning_rate_schedule.h"
@@ -52,16 +55,21 @@ class Trainer {
         parameters_(parameters_of(model)),
         optimizer_(parameters_, options),
         total_steps_(count_steps(options, examples())),
-        schedule_(options.learning_rate, options.warmup_ratio, total_steps_) {}
+        schedule_(options.learning_rate, options.warmup_ratio, total_steps_),
+        eval_batch_size_(options.per_device_eval_batch_size) {}
 
   TrainResult run() {
     model_.train(true);
     model_.set_checkpointing(options_.checkpointing);
+    if (options_.memory_bytes.has_value()) {
+      plan_memory();
+    }
     for (int64_t epoch = 0;
          result_.steps < total_steps_ && !result_.interrupted; ++epoch) {
       run_epoch(epoch);
     }
     clear_gradients(parameters_);
+    model_.set_plan(nullptr);
     result_.median_step_seconds = median(step_seconds_);
     return std::move(result_);
   }
@@ -80,6 +88,45 @@ class Trainer {
 
   int64_t examples() const {
     return static_cast<int64_t>(train_set_.examples.size());
+  }
+
+  // The longest texts come in one batch sooner or later, or nearly do.
+  void plan_memory() {
+    std::vector<int64_t> longest(static_cast<size_t>(examples()));
+    std::iota(longest.begin(), longest.end(), 0);
+    const auto count = std::min(options_.per_device_train_batch_size,
+                                static_cast<int64_t>(longest.size()));
+    const auto length = [this](int64_t index) {
+      return train_set_.examples[static_cast<size_t>(index)].ids.size();
+    };
+    std::partial_sort(
+        longest.begin(), longest.begin() + count, longest.end(),
+        [&](int64_t a, int64_t b) { return length(a) > length(b); });
+    longest.resize(static_cast<size_t>(count));
+    planner_.emplace(model_, *options_.memory_bytes,
+                     options_.gradient_accumulation_steps == 1);
+    const data::Batch batch = data::make_batch(train_set_, longest, pad_id_);
+    observer_.on_plan(planner_->plan(batch));
+    limit_evaluation(batch.input_ids.numel());
+  }
+
+  // Without gradients a batch of as many tokens needs less.
+  void limit_evaluation(int64_t tokens) {
+    if (validation_set_ == nullptr) {
+      return;
+    }
+    size_t longest = 1;
+    for (const data::Example& example : validation_set_->examples) {
+      longest = std::max(longest, example.ids.size());
+    }
+    const int64_t most =
+        std::max<int64_t>(tokens / static_cast<int64_t>(longest), 1);
+    if (most < eval_batch_size_) {
+      eval_batch_size_ = most;
+      say("train", str("evaluation takes ", most, " texts at once instead of ",
+                       options_.per_device_eval_batch_size,
+                       ", to stay within --memory"));
+    }
   }
 
   void run_epoch(int64_t epoch) {
@@ -124,6 +171,9 @@ class Trainer {
       const double share =
           static_cast<double>(indices.size()) / static_cast<double>(texts);
       const data::Batch batch = data::make_batch(train_set_, indices, pad_id_);
+      if (planner_.has_value()) {
+        planner_->apply(batch);
+      }
       const at::Tensor logits =
           model_.forward({batch.input_ids, batch.attention_mask, {}});
       const at::Tensor loss = at::cross_entropy_loss(logits, batch.labels);
@@ -172,8 +222,8 @@ class Trainer {
 
   void run_evaluation() {
     auto evaluation =
-        evaluate(model_, *validation_set_, options_.per_device_eval_batch_size,
-                 pad_id_, [this] { return observer_.stop_requested(); });
+        evaluate(model_, *validation_set_, eval_batch_size_, pad_id_,
+                 [this] { return observer_.stop_requested(); });
     if (!evaluation.has_value()) {
       result_.interrupted = true;
       return;
@@ -204,6 +254,8 @@ class Trainer {
   Optimizer optimizer_;
   int64_t total_steps_;
   LearningRateSchedule schedule_;
+  int64_t eval_batch_size_;
+  std::optional<MemoryPlanner> planner_;
   TrainResult result_;
   std::vector<double> step_seconds_;
 };

@@ -8,6 +8,7 @@
 #include "remat/data/batches.h"
 #include "remat/nn/bigbird.h"
 #include "remat/train/evaluation.h"
+#include "remat/train/memory_plan.h"
 #include "remat/train/train_options.h"
 
 namespace remat::train {
@@ -34,6 +35,8 @@ struct EvaluationReport {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
+  // Before step one, with TrainOptions::memory_bytes.
+  virtual void on_plan(const MemoryPlan&) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_evaluation(const EvaluationReport&) {}
   // Asked after each step and within evaluations.
@@ -58,9 +61,9 @@ int64_t count_steps(const TrainOptions& options, int64_t examples);
 // function of options.seed, and the order of texts of (seed, epoch).
 //
 // train_set: labelled, not empty; validation_set: may be null, then nothing is
-// evaluated. Throws UsageError for bad options, Error naming step and value
-// where loss or gradient is not finite (the weights are then those of the step
-// before).
+// evaluated. Throws UsageError for bad options, NoPlanError and BudgetError of
+// a MemoryPlanner, Error naming step and value where loss or gradient is not
+// finite (the weights are then those of the step before).
 TrainResult train(nn::BigBirdClassifier& model, const data::Dataset& train_set,
                   const data::Dataset* validation_set, int64_t pad_id,
                   const TrainOptions& options, TrainObserver& observer);

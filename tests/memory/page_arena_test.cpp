@@ -194,6 +194,71 @@ TEST(PageArena, RefusesWhatCannotBe) {
   EXPECT_EQ(arena.stats().live_bytes, 0);
 }
 
+TEST(PageArena, HoldsItsLimit) {
+  PageArena arena(small_arena(1.0));
+  arena.set_limit(static_cast<int64_t>(20 * kPage));
+  Block a = fill(arena, 10 * kPage, 1);
+  Block b = fill(arena, 8 * kPage, 2);
+  try {
+    arena.allocate(3 * kPage);
+    FAIL() << "nothing was thrown";
+  } catch (const BudgetError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[memory] large tensors may use 80.0 KiB and use 72.0 KiB; "
+                 "another one needs 12.0 KiB, so that 4.00 KiB more would do "
+                 "here");
+  }
+  // Nothing is lost, and what is free makes room.
+  arena.free(a.begin);
+  const Block c = fill(arena, 12 * kPage, 3);
+  EXPECT_TRUE(is_whole(b));
+  EXPECT_TRUE(is_whole(c));
+  EXPECT_LE(arena.stats().peak_resident_bytes,
+            static_cast<int64_t>(20 * kPage));
+  arena.free(b.begin);
+  // A lower limit gives back at once what it can.
+  arena.set_limit(static_cast<int64_t>(4 * kPage));
+  EXPECT_EQ(arena.stats().resident_bytes, static_cast<int64_t>(12 * kPage));
+  EXPECT_THROW(arena.allocate(1), BudgetError);
+  arena.free(c.begin);
+  arena.set_limit(INT64_MAX);
+  arena.free(fill(arena, 40 * kPage, 4).begin);
+}
+
+// Random programs under a limit: it is never passed, and whatever fits is got.
+RC_GTEST_PROP(PageArena, NeverPassesItsLimit, ()) {
+  PageArena arena(small_arena(*rc::gen::element(0.0, 1.0)));
+  const auto limit = *rc::gen::inRange<int64_t>(1, 40);
+  arena.set_limit(limit * static_cast<int64_t>(kPage));
+  std::vector<Block> blocks;
+  int64_t live_pages = 0;
+  const int steps = *rc::gen::inRange(1, 60);
+  for (int i = 0; i < steps; ++i) {
+    const auto pages = *rc::gen::inRange<int64_t>(1, 12);
+    if (blocks.empty() || *rc::gen::arbitrary<bool>()) {
+      try {
+        blocks.push_back(fill(arena, static_cast<size_t>(pages) * kPage,
+                              static_cast<unsigned char>(i)));
+        live_pages += pages;
+        RC_ASSERT(live_pages <= limit);
+      } catch (const BudgetError&) {
+        RC_ASSERT(live_pages + pages > limit);
+      }
+    } else {
+      const auto which = *rc::gen::inRange<size_t>(0, blocks.size());
+      RC_ASSERT(is_whole(blocks[which]));
+      live_pages -= static_cast<int64_t>(blocks[which].bytes / kPage);
+      arena.free(blocks[which].begin);
+      blocks.erase(blocks.begin() + static_cast<ptrdiff_t>(which));
+    }
+    RC_ASSERT(arena.stats().resident_bytes <=
+              limit * static_cast<int64_t>(kPage));
+  }
+  for (const Block& block : blocks) {
+    arena.free(block.begin);
+  }
+}
+
 TEST(PageArena, ServesThreads) {
   PageArena arena(small_arena(0.1));
   std::vector<std::thread> threads;

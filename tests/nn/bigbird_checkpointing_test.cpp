@@ -10,6 +10,8 @@
 #include <ostream>
 
 #include "remat/base/error.h"
+#include "remat/plan/bounds.h"
+#include "remat/plan/solve.h"
 #include "tests/nn/bigbird_test_util.h"
 
 namespace remat::nn {
@@ -63,6 +65,35 @@ TEST_P(BigBirdCheckpointing, ChangesNoBit) {
   }
 }
 
+// The stages cost the same on paper, so that each kind of plan is made.
+TEST_P(BigBirdCheckpointing, AnyPlanChangesNoBit) {
+  BigBirdClassifier model(config());
+  randomize_weights(model, 1);
+  const BigBirdInput input = tiny_input(2, GetParam().length, 2);
+  plan::Chain chain;
+  chain.stages.assign(6, {.name = "",
+                          .forward_seconds = 1,
+                          .backward_seconds = 2,
+                          .output_bytes = 1,
+                          .saved_bytes = 4,
+                          .options = {}});
+  at::manual_seed(3);
+  const LossAndGradients plain =
+      backward(model, classification_loss(model.forward(input)));
+  const double next = at::rand({}).item<double>();
+  for (int64_t budget = plan::least_budget(chain); budget <= 30; ++budget) {
+    plan::SolveOptions options;
+    options.budget_bytes = budget;
+    const auto regions = std::make_shared<const plan::RegionPlan>(
+        plan::region_plan(plan::solve(chain, options)->schedule));
+    model.set_plan(regions);
+    at::manual_seed(3);
+    expect_equal(backward(model, classification_loss(model.forward(input))),
+                 plain);
+    EXPECT_EQ(at::rand({}).item<double>(), next) << budget;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, BigBirdCheckpointing,
     testing::Values(
@@ -109,6 +140,20 @@ TEST(BigBirdRecomputation, MayOutliveTheModel) {
   model.reset();
   loss.backward();
   EXPECT_TRUE(parameters.front().second.grad().defined());
+}
+
+TEST(BigBirdRecomputation, APlanIsForTheModelsStages) {
+  BigBirdClassifier model(tiny_config());
+  const auto plan = std::make_shared<const plan::RegionPlan>(
+      plan::RegionPlan{.stages = 3, .steps = {}});
+  try {
+    model.set_plan(plan);
+    FAIL() << "nothing was thrown";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[bigbird] the plan is for 3 stages; this model has 4: "
+                 "embeddings, layers and head");
+  }
 }
 
 TEST(BigBirdRecomputation, MasksDifferFromForwardToForward) {

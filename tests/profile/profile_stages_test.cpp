@@ -41,7 +41,8 @@ PlanStage sines(int count) {
 }
 
 TEST(ProfileStages, CountsBytesOfValuesAndTemporaries) {
-  const plan::Chain chain = profile_stages({sines(1), sines(3)}, row(), once());
+  const plan::Chain chain =
+      profile_stages({sines(1), sines(3)}, row(), once()).chain;
   ASSERT_EQ(chain.length(), 2);
   EXPECT_EQ(chain.input_bytes, kRow);
   const plan::Stage& one = chain.stages[0];
@@ -65,7 +66,8 @@ TEST(ProfileStages, CountsTheWorstMoment) {
                          return t.unsqueeze(0).repeat({4, 1}).sum(0) + t;
                        },
                        {}}},
-                     row(), once());
+                     row(), once())
+          .chain;
   EXPECT_EQ(chain.stages[0].saved_bytes, kRow);
   EXPECT_GE(chain.stages[0].forward_workspace_bytes, 4 * kRow);
 }
@@ -74,12 +76,21 @@ TEST(ProfileStages, WeightsAreNobodysAndTheirGradientsTemporary) {
   const at::Tensor weight = at::ones({512, 512}).requires_grad_();
   const at::Tensor x = at::ones({2, 512}).requires_grad_();
   const int64_t weight_bytes = 512 * 512 * 4;
-  const plan::Chain chain = profile_stages(
-      {{[&](const at::Tensor& t) { return at::mm(t, weight); }, {}}}, x,
-      once());
-  EXPECT_EQ(chain.stages[0].saved_bytes, 2 * 512 * 4);
-  EXPECT_GE(chain.stages[0].backward_workspace_bytes, weight_bytes);
-  EXPECT_LE(chain.stages[0].backward_workspace_bytes, weight_bytes + kRow / 8);
+  ProfileOptions options = once();
+  for (const bool exist : {true, false}) {
+    options.gradients_exist = exist;
+    const Profile profile = profile_stages(
+        {{[&](const at::Tensor& t) { return at::mm(t, weight); }, {}}}, x,
+        options);
+    const plan::Stage& stage = profile.chain.stages[0];
+    EXPECT_EQ(profile.gradient_bytes[0], weight_bytes);
+    EXPECT_EQ(stage.saved_bytes, 2 * 512 * 4);
+    // Added to the one that exists; itself the one that stays.
+    const int64_t temporary = exist ? weight_bytes : 0;
+    EXPECT_GE(stage.backward_workspace_bytes, temporary);
+    EXPECT_LE(stage.backward_workspace_bytes, temporary + kRow / 8);
+    EXPECT_FALSE(weight.grad().defined());
+  }
 }
 
 TEST(ProfileStages, LeavesNoTrace) {
@@ -113,15 +124,18 @@ TEST(ProfileStages, LeavesNoTrace) {
 TEST(ProfileStages, TheInputMayBeNumbersOfWords) {
   const at::Tensor words = at::ones({100, 16}).requires_grad_();
   const at::Tensor ids = at::arange(10);
-  const plan::Chain chain = profile_stages(
-      {{[&](const at::Tensor& t) { return at::embedding(words, t); }, {}},
-       sines(2)},
-      ids, once());
+  const plan::Chain chain =
+      profile_stages(
+          {{[&](const at::Tensor& t) { return at::embedding(words, t); }, {}},
+           sines(2)},
+          ids, once())
+          .chain;
   EXPECT_EQ(chain.input_bytes, 80);
   EXPECT_EQ(chain.stages[0].output_bytes, 10 * 16 * 4);
   EXPECT_GT(chain.stages[1].backward_seconds, 0);
   // Without weights and without gradients of the input there is no backward.
-  const plan::Chain frozen = profile_stages({sines(1)}, row().detach(), once());
+  const plan::Chain frozen =
+      profile_stages({sines(1)}, row().detach(), once()).chain;
   EXPECT_EQ(frozen.stages[0].backward_seconds, 0);
 }
 
@@ -147,7 +161,7 @@ TEST(ProfileStages, PlansFromItStayWithinTheirBudget) {
   at::manual_seed(1);
   const std::vector<PlanStage> stages = blocks(8, 64);
   const at::Tensor x = at::randn({1024, 64}).requires_grad_();
-  const plan::Chain chain = profile_stages(stages, x, once());
+  const plan::Chain chain = profile_stages(stages, x, once()).chain;
   const at::Tensor ones = at::ones({1024, 64});
   // Gradients of weights are there, as the profile takes them to be.
   run_plan(std::make_shared<const plan::RegionPlan>(plan::RegionPlan{

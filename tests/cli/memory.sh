@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# train --memory: within the budget, the same losses, or no run at all.
+source "$(dirname "$0")/lib.sh" "$@"
+
+# Layers whose values are larger than what the process needs anyway.
+cat >wide.json <<'CONFIG'
+{"model_type": "big_bird", "vocab_size": 300, "hidden_size": 64,
+ "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 256,
+ "max_position_embeddings": 1024, "block_size": 16, "num_random_blocks": 2}
+CONFIG
+# Each label's texts, several joined into one of some 800 tokens.
+lengthen() {
+  awk -F'"text": "|", "label": "' '{ key = $3; text[key] = text[key] " " $2
+    if (++joined[key] % 6 == 0) {
+      printf "{\"text\": \"%s\", \"label\": \"%s\n", text[key], key
+      text[key] = ""
+    } }'
+}
+make_texts 192 1 | lengthen >long.jsonl
+make_texts 48 2 | lengthen >held.jsonl
+[[ $(wc -l <long.jsonl) == 32 ]] || die 'not 32 long texts'
+
+run=(train --model wide.json --train-file long.jsonl --validation-file held.jsonl
+  --per-device-train-batch-size 8 --max-steps 4 --eval-steps 2 --threads 1)
+
+# number NAME: of the JSON result.
+number() {
+  sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" stdout
+}
+
+expect 0 '"memory_bytes":null' "${run[@]}" --output-dir plain --json
+unbounded=$(number peak_resident_bytes)
+
+expect 3 '^\[train\] no plan fits 20.0 MiB: the least is [0-9.]+ MiB for batches of 8 x' \
+  "${run[@]}" --output-dir small --memory 20MiB
+least=$(sed -n 's/.*the least is \([0-9]*\).*/\1/p' stderr)
+[[ ! -e small/model.safetensors ]] || die 'a run that cannot be left a model'
+((least < unbounded / 1048576)) || die "the least is $least MiB, all $unbounded"
+
+for budget in $((least + 12)) $(((least + unbounded / 1048576) / 2)) 4096; do
+  expect 0 "\"memory_bytes\":$((budget << 20))," "${run[@]}" \
+    --output-dir "within-$budget" --memory "${budget}MiB" --json
+  (($(number peak_resident_bytes) <= budget << 20)) ||
+    die "more than $budget MiB"
+  (($(number predicted_peak_bytes) <= budget << 20)) ||
+    die "predicted more than $budget MiB"
+  grep -q '^\[plan\] budget' stderr || die 'no plan is shown'
+  diff <(losses plain) <(losses "within-$budget") ||
+    die "losses within $budget MiB differ"
+  cmp plain/model.safetensors "within-$budget/model.safetensors" ||
+    die "the model within $budget MiB differs"
+done
+grep -q 'recomputed' stderr && die 'recomputed within 4 GiB'
+grep -q '^memory = "4096MiB"' within-4096/run.toml || die 'not in run.toml'
+
+expect 2 '--memory is much; it must be a size such as 900MiB' \
+  "${run[@]}" --output-dir bad --memory much
+expect 2 '--memory is 0; it must be more than nothing' \
+  "${run[@]}" --output-dir bad --memory 0
+expect 2 '--memory chooses which layers are recomputed; leave out' \
+  "${run[@]}" --output-dir bad --memory 1GiB --gradient-checkpointing
+expect 2 '--memory chooses which layers are recomputed; leave out' \
+  "${run[@]}" --output-dir bad --memory 1GiB --every-n-layers 2
+expect 2 '--memory needs --allocator caching' \
+  "${run[@]}" --output-dir bad --memory 1GiB --allocator system
+[[ ! -e bad ]] || die 'a wrong flag made a directory'

@@ -59,7 +59,18 @@ TEST(Estimate, HalvesHaveAFloatCopyOfTheWeightsInTheOptimizer) {
               Contains(HasSubstr("a copy of the weights in float32")));
 }
 
-TEST(Estimate, TimesAreASharesOfThePeaks) {
+TEST(Estimate, TiedWeightsGetTwoGradients) {
+  Model model = model_of(kGpt2);
+  const auto workspace = [&] {
+    const Estimate made = estimate(model, cpu(), work_of(16, 1));
+    return made.chain.stages[0].backward_workspace_bytes;
+  };
+  const int64_t tied = workspace();
+  model.ties_embeddings = false;
+  EXPECT_EQ(tied - workspace(), 4 * 50257 * 768);
+}
+
+TEST(Estimate, TimesAreSharesOfThePeaks) {
   Device device = cpu();
   device.matrix_efficiency = device.memory_efficiency = 1;
   const Model model = model_of(kBertBase);

@@ -120,6 +120,27 @@ TEST(Layers, WorkspaceOfALayerWithItsKernel) {
                 4 * kTokens * 2 * kWidth);
 }
 
+TEST(Layers, WorkspaceOfALayerThatGathersItsBlocks) {
+  Model model = model_of(kBigBirdBase);
+  model.intermediate_size = 64;
+  const Shape shape =
+      shape_of(AttentionKind::kGathered, Dtype::kFloat32, /*is_sparse=*/true);
+  const int64_t size = kTokens * kWidth;
+  const int64_t gathered_by_ends = 3 * 2 * 32 * 64 * kWidth;
+  const int64_t gathered_by_others = 3 * (30 * 8 - 2) * 64 * kWidth;
+  const int64_t pairs_of_ends = 3 * kHeads * 2 * 32 * 64 * 64;
+  const int64_t pairs_of_others = 3 * kHeads * (30 * 8 - 2) * 64 * 64;
+  const int64_t queries_of_ends = 3 * 2 * 64 * kWidth;
+  // At the scores of the many: q, k, v, which the caller holds, and their
+  // copies; all that the few keep, and their result; queries and keys of the
+  // many, and their scores before scale, after it and with the bias.
+  const int64_t peak = 6 * size + 2 * queries_of_ends + 2 * gathered_by_ends +
+                       pairs_of_ends + (size - queries_of_ends) +
+                       gathered_by_others + 3 * pairs_of_others;
+  const Tape::Memory memory = layer_tape(model, shape).memory();
+  EXPECT_EQ(memory.saved_bytes + memory.forward_workspace_bytes, 4 * peak);
+}
+
 TEST(Layers, TimeIsThatOfTheProductsOnAMachineThatMovesForFree) {
   const Tape::Rates rates{.flops_per_second = 1e12, .bytes_per_second = 1e30};
   const double tokens = kTokens, width = kWidth, inner = kInner;

@@ -30,6 +30,7 @@ constexpr Command kCommands[] = {
     {"evaluate", "measure a trained classifier on labelled texts",
      evaluate_command},
     {"predict", "classify texts", predict_command},
+    {"plan", "tell whether training fits into a memory, and how", plan_command},
 };
 
 void print_help() {
@@ -45,7 +46,7 @@ void print_help() {
       "flags\n"
       "  --version  print the versions of remat and libtorch\n\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration,\n"
-      "130 interrupted after the model was saved.\n");
+      "3 no plan fits, 130 interrupted after the model was saved.\n");
 }
 
 int dispatch(const std::vector<std::string>& arguments) {

@@ -72,8 +72,8 @@ void check_workload(const Model& model, const Device& device,
         others += str(others.empty() ? "" : " or ", name_of(dtype));
       }
     }
-    checker.refuse("dtype", name_of(work.dtype), "of ", device.name,
-                   " no rate of its matrix products is known; use ", others);
+    checker.refuse("dtype", name_of(work.dtype), device.name,
+                   " has no rate of matrix products for it; use ", others);
   }
 }
 
@@ -156,9 +156,8 @@ void add_offload(plan::Chain& chain, const Device& device, Offload offload,
                               : device.host_link_bytes_per_second;
   if (peak <= 0) {
     checker.refuse(
-        "offload", name_of(offload), "of ", device.name, " no ",
-        to_disk ? "disk" : "host link",
-        " rate is known; give a device file with ",
+        "offload", name_of(offload), device.name, " has no ",
+        to_disk ? "disk" : "host link", " rate; give a device file with ",
         to_disk ? "disk_bytes_per_second" : "host_link_bytes_per_second");
   }
   const double rate = peak * device.link_efficiency;

@@ -169,13 +169,13 @@ TEST(Estimate, ErrorsNameFieldValueAndRemedy) {
             "1,048,576");
   EXPECT_EQ(complaint(bert, find_known_device("v100-32g"),
                       work_of(1, 1, Dtype::kBFloat16)),
-            "[plan] --dtype is bfloat16; of v100-32g no rate of its matrix "
-            "products is known; use float32 or float16");
+            "[plan] --dtype is bfloat16; v100-32g has no rate of matrix "
+            "products for it; use float32 or float16");
   Workload offloaded = work_of(1, 1);
   offloaded.offload = Offload::kDisk;
   EXPECT_EQ(complaint(bert, find_known_device("v100-32g"), offloaded),
-            "[plan] --offload is disk; of v100-32g no disk rate is known; "
-            "give a device file with disk_bytes_per_second");
+            "[plan] --offload is disk; v100-32g has no disk rate; give a "
+            "device file with disk_bytes_per_second");
   Model odd = model_of(kBigBirdBase);
   odd.max_positions = 4100;
   EXPECT_EQ(complaint(odd, cpu(), work_of(4100, 1)),

@@ -1,5 +1,9 @@
 // What remat/estimate says of BigBird on paper, against what autograd keeps.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "remat/estimate/device.h"
@@ -80,7 +84,7 @@ TEST(BigBirdEstimate, ALayerKeepsWhatTheTapeSays) {
   shape.batch = kBatch;
   for (const double dropout : {0.0, 0.1}) {
     for (const char* activation : {"gelu_new", "relu"}) {
-      SCOPED_TRACE(str(dropout, " ", activation));
+      SCOPED_TRACE(testing::Message() << dropout << " " << activation);
       BigBirdConfig config = config_of(1, dropout);
       config.hidden_act = activation;
       const estimate::Model model = model_of(config);
@@ -105,8 +109,11 @@ TEST(BigBirdEstimate, ALayerOfHalvesGathersItsBlocksInFloat) {
   shape.is_sparse = true;
   shape.attention = estimate::AttentionKind::kGathered;
   shape.attends_in_float = true;
-  EXPECT_EQ(estimate::layer_tape(model_of(config), shape).memory().saved_bytes,
-            measured_saved_bytes(config, true, at::kBFloat16));
+  const int64_t difference =
+      estimate::layer_tape(model_of(config), shape).memory().saved_bytes -
+      measured_saved_bytes(config, true, at::kBFloat16);
+  // Two statistics of each of two norms may be halves on a CPU.
+  EXPECT_THAT(difference, testing::AnyOf(0, 2 * 2 * 2 * kBatch * kLength));
 }
 
 // The highest number of live bytes in a step, above weights and gradients.
@@ -139,7 +146,7 @@ TEST(BigBirdEstimate, TheWholeStepPeaksWhereTheChainSays) {
         plan::keep_all_bytes(made.chain) - made.chain.fixed_bytes;
     const int64_t measured = measured_peak(layers, {});
     EXPECT_NEAR(static_cast<double>(estimated) / static_cast<double>(measured),
-                1, 0.05)
+                1, 0.02)
         << layers << " layers: " << estimated << " and " << measured;
   }
 }

@@ -35,7 +35,7 @@ void print_answer(const PlanFlags& flags, const PlanRequest& request,
     }
   }
   if (flags.frontier) {
-    print_frontier(request, answer);
+    print_frontier(answer);
   }
 }
 

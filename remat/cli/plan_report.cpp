@@ -242,7 +242,7 @@ void print_explanation(const PlanRequest& request, const PlanAnswer& answer) {
   print_wrapped(plan::to_text(plan.schedule), "");
 }
 
-void print_frontier(const PlanRequest& request, const PlanAnswer& answer) {
+void print_frontier(const PlanAnswer& answer) {
   const auto& points = answer.frontier.points;
   std::printf("\n%-10s %9s %18s\n", "memory", "step", "extra");
   const size_t count = std::min(points.size(), kMostPoints);
@@ -259,7 +259,6 @@ void print_frontier(const PlanRequest& request, const PlanAnswer& answer) {
   if (count < points.size()) {
     std::printf("(%zu of %zu budgets; --json has all)\n", count, points.size());
   }
-  static_cast<void>(request);
 }
 
 void print_devices() {

@@ -42,7 +42,7 @@ std::string format_seconds(double seconds);
 // To standard output.
 void print_plan(const PlanRequest& request, const PlanAnswer& answer);
 void print_explanation(const PlanRequest& request, const PlanAnswer& answer);
-void print_frontier(const PlanRequest& request, const PlanAnswer& answer);
+void print_frontier(const PlanAnswer& answer);
 void print_plan_json(const PlanRequest& request, const PlanAnswer& answer);
 
 // Why nothing fits and what would, for standard error.

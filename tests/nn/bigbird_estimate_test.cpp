@@ -146,7 +146,7 @@ TEST(BigBirdEstimate, TheWholeStepPeaksWhereTheChainSays) {
         plan::keep_all_bytes(made.chain) - made.chain.fixed_bytes;
     const int64_t measured = measured_peak(layers, {});
     EXPECT_NEAR(static_cast<double>(estimated) / static_cast<double>(measured),
-                1, 0.02)
+                1, 0.04)
         << layers << " layers: " << estimated << " and " << measured;
   }
 }

@@ -12,6 +12,8 @@ namespace {
 
 // Rows of the table of budgets.
 constexpr size_t kMostPoints = 16;
+// Rows of the table of stages, before unequal ones are put together.
+constexpr size_t kMostGroups = 40;
 constexpr size_t kWide = 79;
 
 void line(const char* label, const std::string& text) {
@@ -100,26 +102,51 @@ std::string fate_text(const StageFate& fate) {
   return text;
 }
 
+struct Group {
+  size_t first = 0, last = 0;
+};
+
+// Neighbours with the same fate, and, if asked for, the same costs.
+std::vector<Group> groups_of(const plan::Chain& chain,
+                             const std::vector<StageFate>& fates,
+                             bool of_equal_costs) {
+  std::vector<Group> groups;
+  for (size_t i = 0; i < chain.stages.size(); ++i) {
+    if (i > 0 && fates[i].recomputed == fates[i - 1].recomputed &&
+        fates[i].option == fates[i - 1].option &&
+        (!of_equal_costs || is_equal(chain.stages[i - 1], chain.stages[i]))) {
+      groups.back().last = i;
+    } else {
+      groups.push_back({i, i});
+    }
+  }
+  return groups;
+}
+
 void print_stages(const plan::Chain& chain,
                   const std::vector<StageFate>& fates) {
+  std::vector<Group> groups = groups_of(chain, fates, true);
+  const bool is_long = groups.size() > kMostGroups;
+  if (is_long) {
+    groups = groups_of(chain, fates, false);
+  }
   std::printf("\n%-22s %5s %9s %9s %9s  %s\n", "stage", "count", "forward",
-              "backward", "saved", "what becomes of it");
-  for (size_t first = 0; first < chain.stages.size();) {
-    size_t last = first;
-    while (last + 1 < chain.stages.size() &&
-           is_equal(chain.stages[first], chain.stages[last + 1]) &&
-           fates[first].recomputed == fates[last + 1].recomputed &&
-           fates[first].option == fates[last + 1].option) {
-      ++last;
+              "backward", "saved",
+              is_long ? "what becomes of it (sums)" : "what becomes of it");
+  for (const Group& group : groups) {
+    double forward = 0, backward = 0;
+    int64_t saved = 0;
+    for (size_t i = group.first; i <= (is_long ? group.last : group.first);
+         ++i) {
+      forward += chain.stages[i].forward_seconds;
+      backward += chain.stages[i].backward_seconds;
+      saved += chain.stages[i].saved_bytes;
     }
-    const plan::Stage& stage = chain.stages[first];
     std::printf("%-22s %5zu %9s %9s %9s  %s\n",
-                group_name(chain, first, last).c_str(), last - first + 1,
-                format_seconds(stage.forward_seconds).c_str(),
-                format_seconds(stage.backward_seconds).c_str(),
-                format_bytes(stage.saved_bytes).c_str(),
-                fate_text(fates[first]).c_str());
-    first = last + 1;
+                group_name(chain, group.first, group.last).c_str(),
+                group.last - group.first + 1, format_seconds(forward).c_str(),
+                format_seconds(backward).c_str(), format_bytes(saved).c_str(),
+                fate_text(fates[group.first]).c_str());
   }
 }
 
@@ -144,7 +171,7 @@ void print_wrapped(const std::string& text, const std::string& bullet) {
 }
 
 // What each solver makes of the budget.
-void print_solvers(const PlanRequest& request) {
+void print_solvers(const PlanRequest& request, const plan::Plan& known) {
   std::printf("\n%-14s %9s %9s %18s\n", "solver", "peak", "step", "extra");
   for (const std::string& name : plan::solver_names()) {
     if (name == "layers") {
@@ -152,7 +179,9 @@ void print_solvers(const PlanRequest& request) {
     }
     plan::SolveOptions options = request.options;
     options.solver = name;
-    const plan::Result result = plan::solve(request.chain, options);
+    const plan::Result result = name == known.solver
+                                    ? plan::Result(known)
+                                    : plan::solve(request.chain, options);
     if (!result) {
       std::printf("%-14s needs %s\n", name.c_str(),
                   format_bytes(result.error().least_bytes).c_str());
@@ -235,7 +264,7 @@ void print_explanation(const PlanRequest& request, const PlanAnswer& answer) {
   line("bound",
        str("no plan at all has less than ", format_seconds(bound),
            " extra; this one has ", format_seconds(plan.extra_seconds)));
-  print_solvers(request);
+  print_solvers(request, plan);
   std::printf("\n");
   line("schedule",
        str(plan.schedule.actions.size(), " actions (docs/plan-format.md)"));

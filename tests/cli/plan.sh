@@ -99,6 +99,28 @@ expect 0 '^h100-80g +74\.5 GiB +3350 GB/s +67 T' plan --list-devices
 expect 0 '^\[\{"format":"remat-device"' plan --list-devices --json
 expect 0 '^note +the budget, 100 GiB, is more than' "${long[@]}" --memory 100GiB
 
+# Of a long chain of unequal stages each run of one fate is a row.
+awk 'BEGIN {
+  printf "{\"format\": \"remat-chain\", \"version\": 1, \"input_bytes\": 10,"
+  printf " \"fixed_bytes\": 0, \"loss\": {}, \"stages\": ["
+  for (i = 0; i < 60; ++i) {
+    printf "%s{\"name\": \"block %d\", \"forward_seconds\": %d,", \
+      i ? "," : "", i, i % 7 + 1
+    printf " \"backward_seconds\": 2, \"output_bytes\": 10,"
+    printf " \"saved_bytes\": %d}", 30 + i % 5
+  }
+  print "]}"
+}' >sixty.json
+expect 0 '^block 0-59 +60 +2[0-9]{2} s +120 s +1\.[0-9]+ KiB  kept$' \
+  plan --chain sixty.json --memory 1MiB
+expect 0 'what becomes of it \(sums\)' plan --chain sixty.json --memory 1500
+
+# A fast link makes waiting on the host worth it.
+"$remat" plan --list-devices --json | grep -o '{[^}]*}[^}]*}' | head -1 |
+  sed 's/link_bytes_per_second":[0-9.]*/link_bytes_per_second":3e13/' >link.json
+expect 0 'kept: host$' plan --model long --seq-length 131072 \
+  --attention fused --device link.json --memory 30GiB --offload host
+
 # Names as in remat train, a TOML file, and a device file.
 cat >plan.toml <<'TOML'
 model = "bert.json"

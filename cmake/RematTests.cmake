@@ -34,8 +34,9 @@ endforeach()
 foreach(component store runtime)
   target_link_libraries(remat_${component}_tests PRIVATE remat_software_device)
 endforeach()
-# The tests of models and of the runtime read fixtures, and count live bytes.
-foreach(pair nn:io runtime:memory)
+# The tests of models and of the runtime read fixtures, count live bytes, and
+# hold estimates against them.
+foreach(pair nn:io nn:estimate runtime:memory)
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 component)
   list(GET pair 1 extra)

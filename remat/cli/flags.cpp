@@ -140,6 +140,14 @@ struct Flags::Impl {
   CLI::App app;
   std::string group = "Options";
   std::deque<Flag> flags;  // addresses stay
+  std::map<std::string, std::string> aliases;
+
+  // Dashes for underscores, and the flag that an alias stands for.
+  std::string canonical(const std::string& name) const {
+    const std::string dashed = dashes(name);
+    const auto alias = aliases.find(dashed);
+    return alias == aliases.end() ? dashed : alias->second;
+  }
 };
 
 Flags::Flags(std::string command, std::string description)
@@ -172,6 +180,10 @@ void Flags::add(const std::string& name, FlagTarget target,
   flag.option->group(impl_->group);
 }
 
+void Flags::add_alias(const std::string& alias, const std::string& name) {
+  impl_->aliases[alias] = name;
+}
+
 void Flags::add_argument(const std::string& name, std::string* target,
                          const std::string& help) {
   impl_->app.add_option(name, *target, help)->type_name("");
@@ -187,7 +199,8 @@ bool Flags::parse(std::vector<std::string> arguments) {
     }
     if (argument.starts_with("--")) {
       const size_t end = std::min(argument.find('='), argument.size());
-      argument = dashes(argument.substr(0, end)) + argument.substr(end);
+      argument = "--" + impl_->canonical(argument.substr(2, end - 2)) +
+                 argument.substr(end);
     }
   }
   // CLI11 takes them from the back.
@@ -283,7 +296,7 @@ void Flags::read_config(const std::string& path) {
   for (const ConfigEntry& entry : read_config_file(command_, path)) {
     const std::string where =
         str("[", command_, "] ", path, ":", entry.line, ": ");
-    const std::string name = dashes(entry.key);
+    const std::string name = impl_->canonical(entry.key);
     Flag* flag = find(name);
     if (flag == nullptr || name == "config") {
       throw UsageError(str(where, "unknown option ", entry.key,

@@ -32,6 +32,9 @@ class Flags {
   void add(const std::string& name, FlagTarget target, const std::string& unit,
            const std::string& help);
 
+  // Another name of a flag that is there, without a line in the help.
+  void add_alias(const std::string& alias, const std::string& name);
+
   // One argument that is no flag; may be left out.
   void add_argument(const std::string& name, std::string* target,
                     const std::string& help);

@@ -30,6 +30,7 @@ constexpr Command kCommands[] = {
     {"evaluate", "measure a trained classifier on labelled texts",
      evaluate_command},
     {"predict", "classify texts", predict_command},
+    {"profile", "measure what each stage of a model costs", profile_command},
     {"plan", "tell whether training fits into a memory, and how", plan_command},
 };
 

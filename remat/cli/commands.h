@@ -10,6 +10,7 @@ namespace remat::cli {
 int train_command(const std::vector<std::string>& arguments);
 int evaluate_command(const std::vector<std::string>& arguments);
 int predict_command(const std::vector<std::string>& arguments);
+int profile_command(const std::vector<std::string>& arguments);
 int plan_command(const std::vector<std::string>& arguments);
 
 }  // namespace remat::cli

@@ -163,6 +163,20 @@ Search search_plan(const Chain& chain,
 
 }  // namespace
 
+MemoryParts measure_memory_parts(const nn::BigBirdClassifier& model) {
+  release_cached_cpu_memory();
+  const int64_t resident = resident_bytes();
+  MemoryParts parts;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    parts.weights += static_cast<int64_t>(parameter.nbytes());
+  }
+  parts.gradients = parts.weights;
+  parts.optimizer = 2 * parts.weights;
+  parts.rest = std::max<int64_t>(resident - parts.weights, 0);
+  parts.slack = kSlackBytes;
+  return parts;
+}
+
 std::string MemoryPlan::explain() const {
   return str("budget     ", format_bytes(budget_bytes), ": weights ",
              format_bytes(parts.weights), ", gradients ",
@@ -188,7 +202,7 @@ const MemoryPlan& MemoryPlanner::plan(const data::Batch& batch) {
   made.budget_bytes = budget_bytes_;
   made.batch_texts = batch.input_ids.size(0);
   made.batch_length = batch.input_ids.size(1);
-  made.parts = measure_parts();
+  made.parts = parts();
   made.chain = profile.chain;
   made.chain.fixed_bytes = made.parts.total();
   const Search everything = search_plan(made.chain, profile.gradient_bytes,
@@ -233,20 +247,12 @@ Profile MemoryPlanner::profile_batch(const data::Batch& batch) {
 }
 
 // Once: what comes later is the run's own.
-const MemoryParts& MemoryPlanner::measure_parts() {
+const MemoryParts& MemoryPlanner::parts() {
   if (parts_.total() == 0) {
-    release_cached_cpu_memory();
-    const int64_t resident = resident_bytes();
-    for (const auto& [name, parameter] : model_.named_parameters()) {
-      parts_.weights += static_cast<int64_t>(parameter.nbytes());
-    }
-    parts_.gradients = parts_.weights;
-    // AdamW's two moments.
-    parts_.optimizer = 2 * parts_.weights;
-    parts_.rest = std::max<int64_t>(resident - parts_.weights, 0);
-    parts_.slack = kSlackBytes;
-    set_cpu_allocator_limit(budget_bytes_ - kSlackBytes -
-                            (resident - cpu_allocator_stats().resident_bytes));
+    parts_ = measure_memory_parts(model_);
+    const int64_t outside_arena =
+        parts_.rest + parts_.weights - cpu_allocator_stats().resident_bytes;
+    set_cpu_allocator_limit(budget_bytes_ - kSlackBytes - outside_arena);
   }
   return parts_;
 }

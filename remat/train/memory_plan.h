@@ -32,6 +32,10 @@ struct MemoryParts {
   }
 };
 
+// Of a model that is to be trained by AdamW: its weights are there, gradients
+// and moments are not yet. Gives cached memory back first.
+MemoryParts measure_memory_parts(const nn::BigBirdClassifier& model);
+
 struct MemoryPlan {
   int64_t budget_bytes = 0;
   int64_t batch_texts = 0;
@@ -79,7 +83,7 @@ class MemoryPlanner {
   };
 
   Profile profile_batch(const data::Batch& batch);
-  const MemoryParts& measure_parts();
+  const MemoryParts& parts();
   std::shared_ptr<const plan::RegionPlan> plan_for(Planned& planned,
                                                    int64_t share);
 

@@ -53,6 +53,19 @@ done
 grep -q 'recomputed' stderr && die 'recomputed within 4 GiB'
 grep -q '^memory = "4096MiB"' within-4096/run.toml || die 'not in run.toml'
 
+# A profile, and plans from it.
+expect 0 '^layer 3 .* ms .*MiB' profile --model wide.json --batch-size 8 \
+  --output profile.json --threads 1
+[[ $(grep -c '^layer' stdout) == 4 ]] || die 'not four layers'
+expect 0 '^fits +yes' plan --profile profile.json --memory 4GiB
+expect 3 'the least' plan --profile profile.json --memory 20MiB
+expect 0 '"stages":\[\{"name":"embeddings",' profile --model wide.json --json \
+  --seq-length 300 --repetitions 1
+expect 2 '--seq-length is 2000; it must be from 1 to 1,024' \
+  profile --model wide.json --seq-length 2000
+expect 2 '--batch-size is 0; it must be' profile --model wide.json --batch-size 0
+expect 2 '--model is missing' profile
+
 expect 2 '--memory is much; it must be a size such as 900MiB' \
   "${run[@]}" --output-dir bad --memory much
 expect 2 '--memory is 0; it must be more than nothing' \

@@ -220,12 +220,13 @@ Result solve_optimal_in_stores(const Chain& chain,
   if (free && keeps_to_stores(chain, unlimited, free->schedule)) {
     return free;
   }
-  const bool single = stores.size() == 1;
-  Result best = single ? solve_in_store(chain, options, *stores.begin(),
-                                        /*moves_values=*/false)
-                       : least_without_stores(chain, options);
-  if (single && (!best || best->optimality_gap == 0)) {
-    return best;
+  Result best{Infeasible{}};
+  if (stores.size() == 1 && chain.length() <= kMostStoreStages) {
+    best = solve_in_store(chain, options, *stores.begin(),
+                          /*moves_values=*/false);
+    if (!best || best->optimality_gap == 0) {
+      return best;
+    }
   }
   const auto offer = [&](const Result& result) {
     if (result && (!best || result->seconds < best->seconds)) {
@@ -239,6 +240,9 @@ Result solve_optimal_in_stores(const Chain& chain,
   }
   if (const auto priced = Prices(chain, options).run()) {
     offer(*priced);
+  }
+  if (!best) {
+    best = least_without_stores(chain, options);
   }
   if (best && free) {
     // With more room in the stores nothing is faster than this.
@@ -254,7 +258,7 @@ Result solve_optimal_in_stores(const Chain& chain,
 
 int64_t least_bytes_in_stores(const Chain& chain) {
   const std::set<int> stores = limited_stores(chain);
-  if (stores.size() == 1) {
+  if (stores.size() == 1 && chain.length() <= kMostStoreStages) {
     const StoreProblem problem(chain, *stores.begin(), /*moves_values=*/false);
     if (store_least_steps(problem) <= kMostLeastSteps) {
       return StoreLeast(problem, thread_count(0)).bytes();

@@ -10,9 +10,14 @@
 
 namespace remat::plan {
 
+// Of longer chains the tables with a store take the square of this in memory and
+// have too few units to be of use.
+inline constexpr int kMostStoreStages = 2000;
+
 // The best plan that keeps to the memory and to the one store, by StoreTable;
 // exact where its sizes are, with a gap of 0 then. With `moves_values` values
-// may wait in the store, else only what options put there.
+// may wait in the store, else only what options put there. Chains of at most
+// kMostStoreStages.
 Result solve_in_store(const Chain& chain, const SolveOptions& options,
                       int store, bool moves_values);
 

@@ -1,6 +1,5 @@
 // "two-level": values on the device and in a store, by slots or by bytes.
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "remat/base/error.h"
@@ -16,7 +15,7 @@ namespace {
 
 // Longer chains get the number of slots that fits with nothing in the store,
 // and its neighbours: a table for each step of a bisection would take too long.
-constexpr int kMostBisected = 2000;
+constexpr int kMostBisected = kMostStoreStages;
 
 class TwoLevelSolver {
  public:
@@ -41,8 +40,7 @@ class TwoLevelSolver {
 
   // The most slots that fit; nothing where none do.
   std::optional<Plan> most_slots() {
-    // The input alone needs a slot where it is held.
-    const int least = chain_.holds_input ? 1 : 0;
+    const int least = least_slots();
     if (chain_.length() <= kMostBisected) {
       bisect(least, chain_.length());
     } else {
@@ -56,16 +54,16 @@ class TwoLevelSolver {
     return best_;
   }
 
+  // With fewer there is no plan: the input alone needs a slot where it is held,
+  // and without room in the store nothing can wait but on the device.
+  int least_slots() const {
+    return chain_.holds_input || levels_.store_slots == 0 ? 1 : 0;
+  }
+
   Result with_slots(int slots) const {
     TwoLevels levels = levels_;
     levels.slots = std::min(slots, chain_.length());
     const TwoLevelSlots table(levels, options_.max_operations);
-    if (table.extra_seconds() == std::numeric_limits<double>::infinity()) {
-      return Infeasible{kUnlimited,
-                        str(slots, " slots on the device and ",
-                            levels.store_slots, " in the store are not enough",
-                            " for ", levels.stages, " stages")};
-    }
     Result result = judge(chain_, options_, table.schedule(options_.store));
     if (!result || !table.limited()) {
       return result;
@@ -90,12 +88,8 @@ class TwoLevelSolver {
     return true;
   }
 
-  // More slots are faster and, but for odd sizes, larger. Fewer than the least
-  // that work at all do not fit either: `low` may be one of them.
+  // More slots are faster and, but for odd sizes, larger.
   void bisect(int low, int high) {
-    while (low < high && !works(low)) {
-      ++low;
-    }
     if (!fits(low)) {
       return;
     }
@@ -107,13 +101,6 @@ class TwoLevelSolver {
         high = middle - 1;
       }
     }
-  }
-
-  bool works(int slots) const {
-    TwoLevels levels = levels_;
-    levels.slots = slots;
-    return TwoLevelSlots(levels, options_.max_operations).extra_seconds() <
-           std::numeric_limits<double>::infinity();
   }
 
   int slots_without_store() const {
@@ -160,10 +147,13 @@ Result solve_two_level(const Chain& chain, const SolveOptions& options) {
   if (plain) {
     return plain;
   }
+  const std::optional<Plan> slots = by_slots.most_slots();
+  if (chain.length() > kMostStoreStages) {
+    return slots ? Result(*slots) : by_slots.with_slots(by_slots.least_slots());
+  }
   // Where bytes cannot be exact, slots may be faster.
   Result best = solve_in_store(chain, options, options.store,
                                /*moves_values=*/true);
-  const std::optional<Plan> slots = by_slots.most_slots();
   if (slots && (!best || slots->seconds < best->seconds)) {
     return *slots;
   }

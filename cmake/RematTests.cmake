@@ -45,6 +45,17 @@ foreach(pair nn:io nn:estimate runtime:memory)
   endif()
 endforeach()
 
+# A second opinion for the planner, where GLPK is.
+find_path(GLPK_INCLUDE_DIR glpk.h)
+find_library(GLPK_LIBRARY glpk)
+mark_as_advanced(GLPK_INCLUDE_DIR GLPK_LIBRARY)
+if(GLPK_INCLUDE_DIR AND GLPK_LIBRARY)
+  target_sources(remat_plan_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests/plan/milp/milp_test.cpp)
+  target_link_libraries(remat_plan_tests PRIVATE ${GLPK_LIBRARY})
+else()
+  message(STATUS "the planner's tests with GLPK are left out; on Debian: apt-get install libglpk-dev")
+endif()
+
 # layers: each #include "remat/..." against the declared dependencies, and what
 # public headers include.
 set(layers "")

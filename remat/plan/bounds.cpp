@@ -4,9 +4,8 @@
 #include <vector>
 
 #include "remat/plan/simulator.h"
-#include "remat/plan/solvers/least_memory.h"
-#include "remat/plan/solvers/parallel.h"
 #include "remat/plan/solvers/rules.h"
+#include "remat/plan/solvers/stores.h"
 
 namespace remat::plan {
 namespace {
@@ -69,9 +68,7 @@ int64_t keep_all_bytes(const Chain& chain) {
 
 int64_t least_budget(const Chain& chain) {
   validate(chain);
-  const Problem problem(chain);
-  const Intervals intervals(problem);
-  return LeastMemory(problem, intervals, thread_count(0)).bytes();
+  return least_bytes_in_stores(chain);
 }
 
 double least_extra_seconds(const Chain& chain, int64_t budget_bytes) {

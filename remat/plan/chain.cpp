@@ -1,68 +1,21 @@
 #include "remat/plan/chain.h"
 
-#include <cmath>
+#include <set>
 
-#include "remat/base/error.h"
+#include "remat/plan/checker.h"
 
 namespace remat::plan {
 namespace {
 
-// Sums of these stay far from the ends of int64_t and double.
-constexpr int64_t kMaxBytes = int64_t{1} << 60;
-constexpr double kMaxSeconds = 1e12;
-
-class Checker {
- public:
-  // Later complaints name this place: "stage 3 (attention)".
-  void enter(std::string place) { place_ = std::move(place); }
-
-  void bytes(const char* field, int64_t value) {
-    if (value < 0) {
-      refuse(field, value, "it must not be negative");
-    }
-    if (value > kMaxBytes - total_) {
-      refuse(field, value,
-             "the sizes of the chain add up to more than 2^60 bytes");
-    }
-    total_ += value;
-  }
-
-  void seconds(const char* field, double value) {
-    if (!std::isfinite(value) || value < 0 || value > kMaxSeconds) {
-      refuse(field, value, "it must be a time from 0 to 1e12 seconds");
-    }
-  }
-
-  void rate(const char* field, double value) {
-    if (!std::isfinite(value) || value < 0 || (value > 0 && value < 1e-3)) {
-      refuse(field, value,
-             "it must be bytes a second, or 0 for no cost by the byte");
-    }
-  }
-
-  template <class Value, class... Reason>
-  [[noreturn]] void refuse(const char* field, const Value& value,
-                           const Reason&... reason) {
-    fail_usage("plan", place_, ": ", field, " is ", value, "; ", reason...);
-  }
-
- private:
-  std::string place_;
-  int64_t total_ = 0;
-};
-
-std::string place_of(const char* what, size_t index, const std::string& name) {
-  std::string place = str(what, " ", index);
-  if (!name.empty()) {
-    place += str(" (", name, ")");
-  }
-  return place;
-}
-
 void check_stores(const Chain& chain, Checker& check) {
+  std::set<std::string> names;  // options name their store in files
   for (size_t i = 0; i < chain.stores.size(); ++i) {
     const Store& store = chain.stores[i];
     check.enter(place_of("store", i, store.name));
+    if (!names.insert(store.name).second) {
+      check.refuse("name", str("\"", store.name, "\""),
+                   "an earlier store has that name");
+    }
     if (store.capacity_bytes < 0) {
       check.refuse("capacity_bytes", store.capacity_bytes,
                    "it must not be negative");
@@ -135,8 +88,7 @@ void check_stage(const Chain& chain, const Stage& stage, std::string place,
 }  // namespace
 
 void validate(const Chain& chain) {
-  Checker check;
-  check.enter("chain");
+  Checker check("chain");
   if (chain.stages.empty()) {
     check.refuse("stages", "empty", "it must have at least one stage");
   }

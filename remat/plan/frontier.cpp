@@ -11,6 +11,7 @@
 #include "remat/plan/solvers/effort.h"
 #include "remat/plan/solvers/join.h"
 #include "remat/plan/solvers/least_memory.h"
+#include "remat/plan/solvers/stores.h"
 #include "remat/plan/solvers/time_table.h"
 
 namespace remat::plan {
@@ -57,6 +58,11 @@ class Builder {
 
 Frontier frontier(const Chain& chain, const FrontierOptions& options) {
   validate(chain);
+  if (uses_limited_stores(chain)) {
+    Frontier found = frontier(StrippedChain(chain).chain(), options);
+    found.exact = false;
+    return found;
+  }
   SolveOptions limits;
   limits.max_table_bytes = options.max_table_bytes;
   limits.max_operations = options.max_operations;

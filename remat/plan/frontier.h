@@ -30,7 +30,8 @@ struct Frontier {
   std::vector<FrontierPoint> points;
   // Whether the points are those of solve() with "optimal" to the byte; if not,
   // each of them is possible, and solve() may find a faster plan for its
-  // budget.
+  // budget. Never with options that put something into a limited store: those
+  // options are left out.
   bool exact = false;
 };
 

@@ -1,6 +1,5 @@
 #include "remat/plan/region_plan.h"
 
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -71,32 +70,20 @@ class Reader {
     std::vector<RegionStep> steps;
     // Stages [from, at) have run without saving, from x_from.
     int from = begin;
-    std::optional<int> store;
     const auto close_region = [&](int at) {
       if (from < at) {
         steps.push_back({.kind = RegionStep::Kind::kRegion,
                          .begin = from,
                          .end = at,
-                         .store = store.value_or(-1),
                          .inside = {}});
-        store.reset();
       }
       from = at;
     };
     for (int at = begin; at < end;) {
       skip_releases();
-      const Action* const action = next();
-      if (action != nullptr && (action->kind == ActionKind::kStore ||
-                                action->kind == ActionKind::kFetch)) {
-        if (action->stage == at && at > from) {
-          close_region(at);
-        }
-        if (action->stage != from) {
-          refuse(str("only x_", from, " may move here"));
-        }
-        if (action->kind == ActionKind::kStore) {
-          store = action->store;
-        }
+      if (next_is(ActionKind::kStore, at)) {
+        // x_at stays, elsewhere.
+        close_region(at);
         ++position_;
       } else if (next_is(ActionKind::kForwardKeep, at)) {
         close_region(at);
@@ -106,14 +93,13 @@ class Reader {
         ++position_;
         ++at;
       } else if (next_is(ActionKind::kForwardSave, at)) {
-        const int way = action->way;
+        const int way = next()->way;
         ++position_;
         if (from < at && next_is(ActionKind::kFree, at)) {
           steps.push_back({.kind = RegionStep::Kind::kRegionThenSave,
                            .begin = from,
                            .end = at + 1,
                            .way = way,
-                           .store = store.value_or(-1),
                            .inside = {}});
         } else {
           close_region(at);
@@ -123,19 +109,23 @@ class Reader {
                            .way = way,
                            .inside = {}});
         }
-        store.reset();
         from = ++at;
       } else {
         refuse(str("a forward of stage ", at, " was to follow"));
       }
     }
-    // The last value may move before the loss.
     close_region(end);
     return steps;
   }
 
   void backward(std::vector<RegionStep>& steps) {
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      skip_releases();
+      // What comes back from a store has waited there.
+      if (next_is(ActionKind::kFetch, step->begin)) {
+        step->store = next()->store;
+        ++position_;
+      }
       switch (step->kind) {
         case RegionStep::Kind::kSave:
           take(ActionKind::kBackward, step->begin);

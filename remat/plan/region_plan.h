@@ -25,7 +25,8 @@ struct RegionStep {
   int begin = 0;
   int end = 0;
   int way = 0;
-  // Where x_begin waits: index into Chain::stores; -1: on the device.
+  // Where x_begin waits for the region's recomputation, or for the backward of
+  // the saved stage: index into Chain::stores; -1: on the device.
   int store = -1;
   std::vector<RegionStep> inside;
 

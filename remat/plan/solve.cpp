@@ -11,6 +11,7 @@
 #include "remat/plan/simulator.h"
 #include "remat/plan/solvers/rules.h"
 #include "remat/plan/solvers/solver.h"
+#include "remat/plan/solvers/stores.h"
 
 namespace remat::plan {
 namespace {
@@ -134,11 +135,13 @@ struct Entry {
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
       {{"optimal", "the fastest plan that fits, by dynamic programming"},
-       solve_optimal},
+       solve_optimal_in_stores},
       {{"segments", "equal segments, the fastest number that fits"},
        solve_segments},
       {{"binomial", "Revolve: optimal for equal stages and so many slots"},
        solve_binomial},
+      {{"two-level", "values wait on the device or in a store: H-Revolve"},
+       solve_two_level},
       {{"every-n", "recompute stages 0, n, 2n, ..."}, solve_every_n},
       {{"layers", "recompute the stages of a list"}, solve_layers},
       {{"keep-all", "keep every saved state"}, solve_keep_all},

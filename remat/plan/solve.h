@@ -27,9 +27,11 @@ struct SolveOptions {
   int segments = 0;
   // "layers": the stages that are recomputed, the others are kept.
   std::vector<int> layers;
-  // "binomial": how many values are kept at once, the input counted; 0: as many
-  // as fit.
+  // "binomial", "two-level": how many values are kept on the device at once,
+  // the input counted while it is there; 0: as many as fit.
   int slots = 0;
+  // "two-level": where other values wait, an index into Chain::stores.
+  int store = 0;
 
   // "optimal": sizes are rounded to units, finer until at most
   // this share of the plan's extra time can be due to rounding ...

@@ -43,6 +43,11 @@ class Execution : public std::enable_shared_from_this<Execution> {
                    " in way ", step.way,
                    "; only stages as they are (way 0) can be run");
       }
+      if (step.kind == RegionStep::Kind::kSave && step.store >= 0) {
+        fail_usage("run_plan", "the plan saves stage ", step.begin,
+                   " and moves its input to store ", step.store,
+                   "; only inputs of regions can be moved");
+      }
       check(step.inside);
     }
   }

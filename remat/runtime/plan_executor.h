@@ -28,8 +28,9 @@ struct PlanStage {
 // those of every region. A value whose plan says that it waits in a store is
 // moved to host memory.
 //
-// Throws UsageError where the plan is for another number of stages, or has a
-// stage run in another way than as it is (RegionStep::way).
+// Throws UsageError where the plan is for another number of stages, has a stage
+// run in another way than as it is (RegionStep::way), or moves the input of a
+// stage that runs with saving.
 at::Tensor run_plan(std::shared_ptr<const plan::RegionPlan> plan,
                     std::vector<PlanStage> stages,
                     const CheckpointOptions& options, const at::Tensor& x);

@@ -40,6 +40,24 @@ run(${CMAKE_COMMAND} --build ${root}/build)
 run(${root}/build/stranger)
 message(STATUS "find_package: ${output}")
 
+# The planner alone, where libtorch cannot be found: nothing of it is asked for, and
+# nothing of it is loaded.
+run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/plan -B ${root}/build_plan -G ${GENERATOR}
+  -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=Debug
+  -DCMAKE_DISABLE_FIND_PACKAGE_Libtorch=ON)
+run(${CMAKE_COMMAND} --build ${root}/build_plan)
+run(${root}/build_plan/planner)
+message(STATUS "find_package, plan alone: ${output}")
+run(ldd ${root}/build_plan/planner)
+if(NOT output MATCHES "libc\\.so" OR output MATCHES "torch|libc10")
+  message(FATAL_ERROR "the planner loads more than it should:\n${output}")
+endif()
+# As a proof that the above would find it.
+run(ldd ${root}/build/stranger)
+if(NOT output MATCHES "torch")
+  message(FATAL_ERROR "ldd names no libtorch where there is one:\n${output}")
+endif()
+
 set(ENV{PKG_CONFIG_PATH} ${prefix}/${LIBDIR}/pkgconfig)
 run(pkg-config --cflags --libs remat)
 string(STRIP "${output}" flags)

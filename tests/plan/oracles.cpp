@@ -74,17 +74,18 @@ class Persistent {
   std::map<std::tuple<int, int, int64_t>, int64_t> known_;
 };
 
-// A state as one number: which values are there, the way each saved state is
-// kept (0: not there), and of which value the gradient is there (length + 1:
-// before the loss).
+// A state as one number: which values are there, which are in the store, the
+// way each saved state is kept (0: not there), and of which value the gradient
+// is there (length + 1: before the loss).
 class Exhaustive {
  public:
-  Exhaustive(const Chain& chain, int64_t budget)
-      : chain_(chain), length_(chain.length()), budget_(budget) {
+  Exhaustive(const Chain& chain, int64_t budget, bool moves)
+      : chain_(chain), length_(chain.length()), budget_(budget), moves_(moves) {
     for (const Stage& stage : chain.stages) {
       ways_.push_back(static_cast<int>(stage.options.size()) + 2);
     }
-    int64_t states = (int64_t{1} << (length_ + 1)) * (length_ + 2);
+    int64_t states =
+        (int64_t{1} << (length_ + 1) * (moves ? 2 : 1)) * (length_ + 2);
     for (const int ways : ways_) {
       states *= ways;
     }
@@ -95,6 +96,7 @@ class Exhaustive {
     State start;
     start.values.assign(length_ + 1, false);
     start.values[0] = true;
+    start.stored.assign(length_ + 1, false);
     start.saved.assign(length_, 0);
     start.gradient = length_ + 1;
     reach(start, 0, 0);
@@ -116,6 +118,7 @@ class Exhaustive {
  private:
   struct State {
     std::vector<bool> values;
+    std::vector<bool> stored;
     std::vector<int> saved;
     int gradient = 0;
   };
@@ -127,13 +130,19 @@ class Exhaustive {
     }
     for (int i = 0; i <= length_; ++i) {
       code = code * 2 + (state.values[i] ? 1 : 0);
+      code = moves_ ? code * 2 + (state.stored[i] ? 1 : 0) : code;
     }
     return code;
   }
 
   State decode(int64_t code) const {
-    State state{std::vector<bool>(length_ + 1), std::vector<int>(length_), 0};
+    State state{std::vector<bool>(length_ + 1), std::vector<bool>(length_ + 1),
+                std::vector<int>(length_), 0};
     for (int i = length_; i >= 0; --i) {
+      if (moves_) {
+        state.stored[i] = code % 2 == 1;
+        code /= 2;
+      }
       state.values[i] = code % 2 == 1;
       code /= 2;
     }
@@ -174,8 +183,32 @@ class Exhaustive {
     return state.saved[i - 1] != 0 && (way == nullptr || way->holds_output);
   }
 
+  bool stores_hold(const State& state) const {
+    std::vector<int64_t> bytes(chain_.stores.size());
+    std::vector<int64_t> values(chain_.stores.size());
+    for (int i = 0; i <= length_; ++i) {
+      if (state.stored[i]) {
+        bytes[0] += chain_.value_bytes(i);
+        ++values[0];
+      }
+      const StageOption* way =
+          i < length_ ? option(i, state.saved[i]) : nullptr;
+      if (way != nullptr && way->store >= 0) {
+        bytes[way->store] += way->stored_bytes;
+        ++values[way->store];
+      }
+    }
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      if (bytes[i] > chain_.stores[i].capacity_bytes ||
+          values[i] > chain_.stores[i].capacity_values) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   void reach(const State& state, int64_t time, int64_t peak) {
-    if (peak > budget_) {
+    if (peak > budget_ || !stores_hold(state)) {
       return;
     }
     const int64_t code = encode(state);
@@ -197,12 +230,15 @@ class Exhaustive {
         reach(next, time, 0);
       }
     }
-    for (int i = 1; i <= length_; ++i) {
+    for (int i = chain_.holds_input ? 1 : 0; i <= length_; ++i) {
       if (state.values[i]) {
         State next = state;
         next.values[i] = false;
         reach(next, time, 0);
       }
+    }
+    for (int i = 0; i <= length_ && moves_; ++i) {
+      move(state, time, bytes, i);
     }
     const int last = state.gradient - 1;
     if (last == length_ && readable(state, last)) {
@@ -214,6 +250,24 @@ class Exhaustive {
     } else if (last < length_ && state.saved[last] != 0 &&
                readable(state, last)) {
       backward(state, time, bytes, last);
+    }
+  }
+
+  void move(const State& state, int64_t time, int64_t bytes, int i) {
+    const Store& store = chain_.stores[0];
+    const int64_t size = chain_.value_bytes(i);
+    State next = state;
+    if (state.stored[i]) {
+      next.stored[i] = false;
+      reach(next, time, 0);
+      next.stored[i] = true;
+      next.values[i] = true;
+      if (!state.values[i]) {
+        reach(next, time + whole(read_seconds(store, size)), bytes + size);
+      }
+    } else if (readable(state, i)) {
+      next.stored[i] = true;
+      reach(next, time + whole(write_seconds(store, size)), 0);
     }
   }
 
@@ -255,7 +309,7 @@ class Exhaustive {
     State next = state;
     next.gradient = i;
     next.saved[i] = 0;
-    next.values[i] = i == 0;
+    next.values[i] = i == 0 && chain_.holds_input;
     reach(next,
           time + whole(stage.backward_seconds) +
               (way ? whole(way->extra_backward_seconds) : 0),
@@ -267,6 +321,7 @@ class Exhaustive {
   const Chain& chain_;
   const int length_;
   const int64_t budget_;
+  const bool moves_;
   std::vector<int> ways_;
   std::vector<int64_t> time_;
   std::priority_queue<std::pair<int64_t, int64_t>,
@@ -334,6 +389,14 @@ Chain random_chain(std::mt19937_64& random, const RandomChain& wanted) {
   chain.fixed_bytes = pick(random, 0, 1) * 7;
   chain.loss.seconds = pick(random, 0, 3);
   chain.loss.workspace_bytes = temporary();
+  for (int i = 0; i < wanted.stores; ++i) {
+    Store store{.name = str("store ", i)};
+    (pick(random, 0, 1) == 0 ? store.capacity_values : store.capacity_bytes) =
+        pick(random, 0, 8);
+    store.write_seconds = pick(random, 0, 3);
+    store.read_seconds = pick(random, 0, 3);
+    chain.stores.push_back(store);
+  }
   for (int i = 0; i < wanted.stages; ++i) {
     Stage stage;
     stage.forward_seconds = pick(random, 1, 9);
@@ -352,6 +415,10 @@ Chain random_chain(std::mt19937_64& random, const RandomChain& wanted) {
       option.extra_backward_seconds = pick(random, 0, 3);
       option.forward_workspace_bytes = temporary();
       option.backward_workspace_bytes = temporary();
+      if (wanted.stores > 0) {
+        option.store = pick(random, -1, wanted.stores - 1);
+        option.stored_bytes = option.store < 0 ? 0 : pick(random, 0, 6);
+      }
       stage.options.push_back(option);
     }
     chain.stages.push_back(stage);
@@ -365,8 +432,9 @@ std::optional<int64_t> persistent_seconds(const Chain& chain, int64_t budget) {
   return seconds >= kNever ? std::nullopt : std::optional(seconds);
 }
 
-std::optional<int64_t> exhaustive_seconds(const Chain& chain, int64_t budget) {
-  return Exhaustive(chain, budget).run();
+std::optional<int64_t> exhaustive_seconds(const Chain& chain, int64_t budget,
+                                          bool moves) {
+  return Exhaustive(chain, budget, moves).run();
 }
 
 }  // namespace remat::plan

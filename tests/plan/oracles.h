@@ -27,6 +27,8 @@ struct RandomChain {
   int stages = 4;
   bool temporaries = true;
   int options = 0;
+  // Limited by bytes or values; options may put states into them.
+  int stores = 0;
 };
 // Whole seconds from 1 to 9 and sizes from 0 to 5.
 Chain random_chain(std::mt19937_64& random, const RandomChain& wanted);
@@ -36,8 +38,10 @@ Chain random_chain(std::mt19937_64& random, const RandomChain& wanted);
 // such plan fits. For chains without options.
 std::optional<int64_t> persistent_seconds(const Chain& chain, int64_t budget);
 
-// The fastest plan at all on the device, by a shortest-path search over what is
-// there: anything may be run, kept and dropped at any time.
-std::optional<int64_t> exhaustive_seconds(const Chain& chain, int64_t budget);
+// The fastest plan at all, by a shortest-path search over what is there:
+// anything may be run, kept and dropped at any time, and with `moves` values
+// may go to the first store and back. Stores hold what they have room for.
+std::optional<int64_t> exhaustive_seconds(const Chain& chain, int64_t budget,
+                                          bool moves = false);
 
 }  // namespace remat::plan

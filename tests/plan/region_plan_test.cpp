@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "remat/plan/bounds.h"
 #include "remat/plan/simulator.h"
 #include "remat/plan/solve.h"
@@ -79,13 +81,23 @@ std::vector<int> forwards_in(const Schedule& schedule) {
   return counts;
 }
 
+bool has_stored(const std::vector<RegionStep>& steps) {
+  return std::any_of(steps.begin(), steps.end(), [](const RegionStep& step) {
+    return step.store >= 0 || has_stored(step.inside);
+  });
+}
+
 TEST(RegionPlan, EverySolversPlansAreNestedRegions) {
   std::mt19937_64 random(11);
-  int plans = 0, unpinned = 0;
+  int plans = 0, unpinned = 0, stored = 0;
   for (int round = 0; round < 400; ++round) {
-    const Chain chain = random_chain(
+    Chain chain = random_chain(
         random, {.stages = 2 + round % 9, .temporaries = round % 2 == 0});
     for (const std::string& solver : solver_names()) {
+      chain.stores.clear();
+      if (solver == "two-level") {
+        chain.stores = {{.name = "disk", .capacity_bytes = 8}};
+      }
       for (const int64_t more : {0, 3, 8, 100}) {
         SolveOptions options;
         options.solver = solver;
@@ -99,6 +111,10 @@ TEST(RegionPlan, EverySolversPlansAreNestedRegions) {
         ++plans;
         const RegionPlan regions = region_plan(plan->schedule);
         EXPECT_EQ(forwards_of(regions), forwards_in(plan->schedule));
+        if (!chain.stores.empty()) {
+          stored += has_stored(regions.steps);
+          continue;
+        }
         const Schedule again = Actions(regions).schedule();
         const auto run = simulate(chain, again);
         EXPECT_EQ(run.seconds, plan->seconds)
@@ -116,6 +132,7 @@ TEST(RegionPlan, EverySolversPlansAreNestedRegions) {
   }
   EXPECT_GT(plans, 2000);
   EXPECT_GT(unpinned, 100);
+  EXPECT_GT(stored, 50);
 }
 
 Schedule of(int stages, const std::vector<Action>& actions) {

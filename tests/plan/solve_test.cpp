@@ -23,7 +23,9 @@ Result by(const std::string& solver, int64_t budget = kUnlimited) {
   options.solver = solver;
   options.layers = {1, 2};
   options.budget_bytes = budget;
-  return solve(equal_chain(8, 1, 3), options);
+  Chain chain = equal_chain(8, 1, 3);
+  chain.stores = {{.name = "disk", .write_seconds = 2, .read_seconds = 2}};
+  return solve(chain, options);
 }
 
 // Sizes with no common divisor, as measured ones have.

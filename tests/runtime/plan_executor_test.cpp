@@ -355,6 +355,11 @@ TEST(RunPlan, PlansThatDoNotFitTheStagesAreErrors) {
                              {.begin = 1, .end = 2, .inside = {}}}}),
             "[run_plan] the plan saves stage 0 in way 1; only stages as they "
             "are (way 0) can be run");
+  EXPECT_EQ(error({.stages = 2,
+                   .steps = {{.begin = 0, .end = 1, .store = 0, .inside = {}},
+                             {.begin = 1, .end = 2, .inside = {}}}}),
+            "[run_plan] the plan saves stage 0 and moves its input to store 0; "
+            "only inputs of regions can be moved");
   // Without gradients it is the plain run.
   const c10::NoGradGuard no_grad;
   EXPECT_TRUE(at::equal(

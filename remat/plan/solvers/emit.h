@@ -27,7 +27,15 @@ class Emitter {
     }
   }
 
-  // The same, and the saved state of stage j - 1 stays instead of its input.
+  // The same, but x_s goes.
+  void advance_dropping(int s, int j) {
+    for (int i = s; i < j; ++i) {
+      add(ActionKind::kForwardDrop, i);
+    }
+  }
+
+  // As advance(), and the saved state of stage j - 1 stays instead of its
+  // input.
   void advance_saving(int s, int j, const Keep& keep) {
     advance(s, j - 1);
     add(ActionKind::kForwardSave, j - 1, keep.way);
@@ -50,6 +58,8 @@ class Emitter {
     }
     add(ActionKind::kBackward, s);
   }
+
+  int stages() const { return schedule_.stages; }
 
   Schedule take() { return std::move(schedule_); }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "remat/plan/solvers/emit.h"
-
 namespace remat::plan {
 namespace {
 
@@ -56,53 +54,24 @@ Schedule by_segments(int stages, const std::vector<Segment>& segments) {
   return emitter.take();
 }
 
-class Revolve {
- public:
-  explicit Revolve(int stages) : stages_(stages), emitter_(stages) {}
-
-  Schedule run(int slots) {
-    reverse(0, stages_, slots);
-    return emitter_.take();
-  }
-
- private:
-  // Stages s .. end - 1, x_s being kept in one of the slots.
-  void reverse(int s, int end, int slots) {
-    while (end - s > 1) {
-      const int split = slots > 1 ? best_split(end - s, slots) : end - s - 1;
-      emitter_.advance(s, s + split);
-      reverse(s + split, end, slots > 1 ? slots - 1 : 1);
-      end = s + split;
+// j + t(j, c) + t(L - j, c - 1) is convex in j, as t(., c) is.
+int best_split(int length, int slots) {
+  const auto cost = [&](int j) {
+    return j + binomial_advances(j, slots) +
+           binomial_advances(length - j, slots - 1);
+  };
+  int low = 1;
+  int high = length - 1;
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (cost(middle + 1) >= cost(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
     }
-    emitter_.add(ActionKind::kForwardSave, s);
-    if (s == stages_ - 1) {
-      emitter_.add(ActionKind::kLoss, 0);
-    }
-    emitter_.add(ActionKind::kBackward, s);
   }
-
-  // j + t(j, c) + t(L - j, c - 1) is convex in j, as t(., c) is.
-  static int best_split(int length, int slots) {
-    const auto cost = [&](int j) {
-      return j + binomial_advances(j, slots) +
-             binomial_advances(length - j, slots - 1);
-    };
-    int low = 1;
-    int high = length - 1;
-    while (low < high) {
-      const int middle = low + (high - low) / 2;
-      if (cost(middle + 1) >= cost(middle)) {
-        high = middle;
-      } else {
-        low = middle + 1;
-      }
-    }
-    return low;
-  }
-
-  const int stages_;
-  Emitter emitter_;
-};
+  return low;
+}
 
 }  // namespace
 
@@ -131,7 +100,24 @@ Schedule equal_segments(int stages, int segments) {
 }
 
 Schedule binomial(int stages, int slots) {
-  return Revolve(stages).run(std::min(slots, stages));
+  Emitter emitter(stages);
+  add_binomial(emitter, 0, stages, std::min(slots, stages));
+  return emitter.take();
+}
+
+void add_binomial(Emitter& emitter, int begin, int end, int slots) {
+  while (end - begin > 1) {
+    const int split =
+        slots > 1 ? best_split(end - begin, slots) : end - begin - 1;
+    emitter.advance(begin, begin + split);
+    add_binomial(emitter, begin + split, end, slots > 1 ? slots - 1 : 1);
+    end = begin + split;
+  }
+  emitter.add(ActionKind::kForwardSave, begin);
+  if (begin == emitter.stages() - 1) {
+    emitter.add(ActionKind::kLoss, 0);
+  }
+  emitter.add(ActionKind::kBackward, begin);
 }
 
 int64_t binomial_advances(int64_t stages, int64_t slots) {

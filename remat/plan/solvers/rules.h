@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "remat/plan/schedule.h"
+#include "remat/plan/solvers/emit.h"
 
 namespace remat::plan {
 
@@ -27,6 +28,10 @@ Schedule equal_segments(int stages, int segments);
 // Griewank & Walther, "Algorithm 799: Revolve" (2000): optimal for equal stages
 // of which at most `slots` inputs are kept at once, that of the chain counted.
 Schedule binomial(int stages, int slots);
+
+// Its part for the stages begin .. end - 1, x_begin being there and one of the
+// slots; the loss follows the last stage of the chain.
+void add_binomial(Emitter& emitter, int begin, int end, int slots);
 
 // The forwards without saving that it takes: r L - beta(c + 1, r - 1), where
 // beta(c, r) = (c + r)! / (c! r!) and r is the least with L <= beta(c, r).

@@ -17,5 +17,6 @@ double gap_between(double extra, double bound);
 
 // The chain is valid and the options that all solvers share are in range.
 Result solve_optimal(const Chain& chain, const SolveOptions& options);
+Result solve_two_level(const Chain& chain, const SolveOptions& options);
 
 }  // namespace remat::plan

@@ -10,8 +10,8 @@
 
 namespace remat::plan {
 
-// Of longer chains the tables with a store take the square of this in memory and
-// have too few units to be of use.
+// Of longer chains the tables with a store take the square of this in memory
+// and have too few units to be of use.
 inline constexpr int kMostStoreStages = 2000;
 
 // The best plan that keeps to the memory and to the one store, by StoreTable;

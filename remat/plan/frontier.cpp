@@ -62,7 +62,7 @@ Frontier frontier(const Chain& chain, const FrontierOptions& options) {
   limits.max_operations = options.max_operations;
   limits.threads = options.threads;
   limits.budget_bytes = keep_all_bytes(chain);
-  const int together = stages_together(chain, limits);
+  const int together = stages_together(chain, limits, 1);
   const bool joined = together > 1;
   const Chain shorter = joined ? JoinedChain(chain, together).chain() : chain;
   const Problem problem(shorter);
@@ -80,7 +80,8 @@ Frontier frontier(const Chain& chain, const FrontierOptions& options) {
   grid.unit = unit;
   grid.units = static_cast<int>(room / unit);
   grid.rest = room % unit;
-  const auto table = TimeTable::fill(problem, intervals, grid, effort.limits());
+  const auto table = TimeTable::fill(problem, intervals, grid,
+                                     FirstSweep(problem, room, 0), effort.limits());
 
   Builder builder(chain);
   const Problem real(chain);
@@ -91,7 +92,7 @@ Frontier frontier(const Chain& chain, const FrontierOptions& options) {
     builder.add(least.bytes(), slowest.seconds - least_seconds(chain));
   }
   for (int m = 0; table != nullptr && m <= grid.units; ++m) {
-    const double extra = table->extra_seconds(m);
+    const double extra = table->excess(m);
     if (std::isfinite(extra)) {
       builder.add(problem.base_bytes + grid.rest + m * unit, extra);
     }

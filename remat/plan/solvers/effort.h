@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "remat/plan/solve.h"
+#include "remat/plan/solvers/intervals.h"
 #include "remat/plan/solvers/problem.h"
 #include "remat/plan/solvers/time_table.h"
 
@@ -36,8 +37,8 @@ int64_t common_unit(const Problem& problem);
 // repeat so do the errors. Chains of many kinds get `units` back.
 int64_t fitting_units(const Problem& problem, int64_t room, int64_t units);
 
-// How many neighbouring stages are to be joined for a table of enough units
-// within the bounds; 1: none.
-int stages_together(const Chain& chain, const SolveOptions& options);
+// How many neighbouring stages are to be joined, at least so many, for a table
+// of enough units within the bounds.
+int stages_together(const Chain& chain, const SolveOptions& options, int least);
 
 }  // namespace remat::plan

@@ -11,12 +11,15 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "remat/plan/schedule.h"
+#include "remat/plan/solvers/first_sweep.h"
 #include "remat/plan/solvers/improve.h"
+#include "remat/plan/solvers/intervals.h"
 #include "remat/plan/solvers/problem.h"
 
 namespace remat::plan {
@@ -37,31 +40,38 @@ struct Grid {
   int64_t rest = 0;
   int units = 0;
   Rounding rounding = Rounding::kUp;
+  // Of plans with so much excess over the first sweep's cheapest, and so many
+  // extra seconds (or, if the sweep of the table has a price, excess), or more
+  // of either, nothing need be known.
+  double most_excess = std::numeric_limits<double>::infinity();
+  double most_extra = std::numeric_limits<double>::infinity();
 };
 
 struct TableLimits {
   int64_t max_bytes = int64_t{1} << 30;
+  double max_operations = std::numeric_limits<double>::infinity();
   int threads = 1;
 };
 
 class TimeTable {
  public:
-  // Fills the table; problem and intervals must outlive it. Empty where it
-  // would need more than limits.max_bytes.
+  // Fills the table; problem, intervals and sweep must outlive it. Empty where
+  // it would go far beyond the limits.
   static std::unique_ptr<TimeTable> fill(const Problem& problem,
                                          const Intervals& intervals,
                                          const Grid& grid,
+                                         const FirstSweep& sweep,
                                          const TableLimits& limits);
 
-  // Extra seconds of the whole chain with `units` beside the base, infinity
-  // where nothing fits.
-  double extra_seconds(int units) const;
+  // The least excess of a plan for the whole chain with `units` beside the base,
+  // infinity where nothing fits. If the sweep has no price, extra seconds.
+  double excess(int units) const;
 
   // The fewest units with which the table has a plan; more than grid().units
   // where it has none.
   int least_units() const;
 
-  // A schedule that attains extra_seconds(units), which must be finite.
+  // A schedule that attains excess(units), which must be finite.
   Schedule schedule(int units) const;
 
   const Grid& grid() const { return grid_; }
@@ -88,17 +98,44 @@ class TimeTable {
   };
 
   TimeTable(const Problem& problem, const Intervals& intervals,
-            const Grid& grid);
+            const Grid& grid, const FirstSweep& sweep);
+
+  // What is kept at x_j takes: where more comes before the loss, and where the
+  // loss has been.
+  int value_units(int j, int t) const {
+    return t == problem_.length ? sweep_value_units_[j] : value_units_[j];
+  }
+  int right_units(int j, size_t k, int t) const {
+    return (t == problem_.length ? sweep_right_units_ : right_units_)[j][k];
+  }
+  // What it costs to go from x_s to x_j, keep the state or the value, and have
+  // t as the last stage.
+  double seconds(int s, int j, const Keep& keep, int t) const {
+    return t == problem_.length ? sweep_.excess(s, j, keep)
+                                : problem_.prefix[j - 1] - problem_.prefix[s] +
+                                      keep.extra_seconds;
+  }
+  double seconds(int s, int j, int t) const {
+    return t == problem_.length ? sweep_.excess(s, j)
+                                : problem_.prefix[j] - problem_.prefix[s];
+  }
 
   const Row& row(int s, int t, int variant) const {
     return rows_[intervals_.index(s, t, variant)];
   }
+  // The last boundary at which something can be kept from x_s on.
+  int last_boundary(int s, int t) const {
+    return t == problem_.length ? intervals_.reach(s) + 1 : t;
+  }
+  void round(std::vector<int>& value, std::vector<std::vector<int>>& right,
+             std::vector<std::vector<int>>& left, bool by_kind) const;
   // The fewest units that stand for so many bytes of one moment.
   int units_for(int64_t bytes) const;
 
   const Problem& problem_;
   const Intervals& intervals_;
   Grid grid_;
+  const FirstSweep& sweep_;
   // Seconds times this are the entries: a power of two, so that whole numbers
   // stay whole.
   double scale_ = 1;
@@ -107,6 +144,10 @@ class TimeTable {
   std::vector<int> value_units_;
   std::vector<std::vector<int>> right_units_;
   std::vector<std::vector<int>> left_units_;
+  // The same while the first sweep goes on, where equal stages need not be
+  // equal and errors do not add up.
+  std::vector<int> sweep_value_units_;
+  std::vector<std::vector<int>> sweep_right_units_;
   std::vector<std::vector<std::unique_ptr<float[]>>> chunks_;
   int64_t bytes_ = 0;
   double operations_ = 0;

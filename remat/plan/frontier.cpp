@@ -80,8 +80,8 @@ Frontier frontier(const Chain& chain, const FrontierOptions& options) {
   grid.unit = unit;
   grid.units = static_cast<int>(room / unit);
   grid.rest = room % unit;
-  const auto table = TimeTable::fill(problem, intervals, grid,
-                                     FirstSweep(problem, room, 0), effort.limits());
+  const auto table =
+      TimeTable::fill(problem, intervals, grid, /*wanted=*/{}, effort.limits());
 
   Builder builder(chain);
   const Problem real(chain);
@@ -92,7 +92,7 @@ Frontier frontier(const Chain& chain, const FrontierOptions& options) {
     builder.add(least.bytes(), slowest.seconds - least_seconds(chain));
   }
   for (int m = 0; table != nullptr && m <= grid.units; ++m) {
-    const double extra = table->excess(m);
+    const double extra = table->extra_seconds(m);
     if (std::isfinite(extra)) {
       builder.add(problem.base_bytes + grid.rest + m * unit, extra);
     }

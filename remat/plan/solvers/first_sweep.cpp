@@ -6,8 +6,13 @@
 namespace remat::plan {
 
 FirstSweep::FirstSweep(const Problem& problem, int64_t room)
-    : FirstSweep(problem, room, 0) {
-  if (room_ <= 0) {
+    : problem_(&problem),
+      room_(static_cast<double>(room - loss_bytes(problem))),
+      at_(problem.length + 1),
+      rest_(problem.length + 1),
+      onward_(problem.length + 1),
+      before_(problem.length + 1) {
+  if (solve(0) <= room_ || room_ <= 0) {
     return;
   }
   // The bytes of the path fall with the price; where they meet the room the
@@ -30,14 +35,6 @@ FirstSweep::FirstSweep(const Problem& problem, int64_t room)
   if (bound() < below) {
     solve(low);
   }
-}
-
-FirstSweep::FirstSweep(const Problem& problem, int64_t room, double price)
-    : problem_(&problem),
-      room_(static_cast<double>(room - loss_bytes(problem))),
-      at_(problem.length + 1),
-      rest_(problem.length + 1) {
-  solve(price);
 }
 
 double FirstSweep::solve(double price) {
@@ -65,36 +62,25 @@ double FirstSweep::solve(double price) {
       best = at_[j] + rest_[j];
       bytes += kept;
     }
+    onward_[j] = best;
     rest_[j - 1] = best - prefix[j - 1];
+  }
+  before_[0] = 0;
+  for (int s = 1; s <= problem_->length; ++s) {
+    before_[s] = std::min(before_[s - 1], at_[s] + before_[s - 1] - prefix[s]);
   }
   return bytes;
 }
 
 std::vector<int> FirstSweep::reach(double most_excess) const {
-  const std::vector<double>& prefix = problem_->prefix;
-  const int length = problem_->length;
-  // The cheapest way on from any boundary from j on, seen from no stage.
-  std::vector<double> onward(length + 1);
-  double least = std::numeric_limits<double>::infinity();
-  for (int j = length; j > 0; --j) {
-    least = std::min(least, at_[j] + rest_[j]);
-    onward[j] = least;
-  }
-  std::vector<int> reach(length);
-  // The cheapest way from the start to x_s, less the forward time up to there,
-  // and the least of these.
-  double here = 0;
-  double cheapest = 0;
-  int furthest = 0;
-  for (int s = 0; s < length; ++s) {
-    const double limit = rest_[0] + most_excess - here;
-    const auto beyond =
-        std::upper_bound(onward.begin() + s + 1, onward.end(), limit);
-    furthest = std::max(furthest,
-                        static_cast<int>(beyond - onward.begin()) - 2);
-    reach[s] = furthest = std::clamp(furthest, s, length - 1);
-    here = at_[s + 1] + cheapest - prefix[s + 1];
-    cheapest = std::min(cheapest, here);
+  std::vector<int> reach(problem_->length);
+  int t = 0;
+  for (int s = 0; s < problem_->length; ++s) {
+    t = std::max(s, t);
+    while (t + 1 < problem_->length && excess_around(s, t + 1) <= most_excess) {
+      ++t;
+    }
+    reach[s] = t;
   }
   return reach;
 }

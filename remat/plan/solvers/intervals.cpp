@@ -6,8 +6,8 @@
 namespace remat::plan {
 
 Intervals::Intervals(const Problem& problem)
-    : Intervals(problem,
-                std::vector<int>(problem.length, problem.length - 1)) {}
+    : Intervals(problem, std::vector<int>(problem.length, problem.length - 1)) {
+}
 
 Intervals::Intervals(const Problem& problem, std::vector<int> reach)
     : last_(problem.length), reach_(std::move(reach)) {

@@ -33,8 +33,9 @@ constexpr int64_t kMostUnits = 1000000;
 // Up to this length the table of all intervals costs nothing.
 constexpr int kShort = 24;
 
-// Beyond this length what takes its cube in time is out of the question.
-constexpr int kLong = 3000;
+// Beyond this length what takes its cube in time is out of the question: the
+// least memory is that of a joined chain.
+constexpr int kLong = 1500;
 
 // With a larger gap than this, joined stages may do better.
 constexpr double kPoorGap = 0.1;
@@ -48,7 +49,6 @@ class Optimal {
         threads_(thread_count(options.threads)),
         room_(options.budget_bytes - problem_.base_bytes),
         sweep_(problem_, room_),
-        plain_(problem_, room_, 0),
         bound_(std::max(sweep_.bound(),
                         least_extra_seconds(chain, options.budget_bytes))) {}
 
@@ -79,10 +79,11 @@ class Optimal {
 
   void offer_rules() {
     for (const char* rule : {"segments", "binomial"}) {
-      if (problem_.length <= kLong) {
-        SolveOptions options;
-        options.budget_bytes = options_.budget_bytes;
-        options.solver = rule;
+      SolveOptions options;
+      options.budget_bytes = options_.budget_bytes;
+      options.solver = rule;
+      // The second tries schedules that are as long as the chain squared.
+      if (rule[0] == 's' || problem_.length <= kLong) {
         offer(solve(chain_, options));
       }
     }
@@ -94,7 +95,7 @@ class Optimal {
       return least_memory(chain_, "no plan needs less than ",
                           [](const Schedule& schedule) { return schedule; });
     }
-    const JoinedChain joined(chain_, (problem_.length - 1) / kLong + 1);
+    const JoinedChain joined(chain_, problem_.length / (kLong / 3) + 1);
     return least_memory(
         joined.chain(), "no plan was found that needs less than ",
         [&](const Schedule& schedule) { return joined.expand(schedule); });
@@ -121,7 +122,7 @@ class Optimal {
   void search() {
     const int64_t unit = std::max<int64_t>(common_unit(problem_), 1);
     const int64_t exact_units = room_ / unit;
-    int64_t units = exact_units <= kExactUnits ? exact_units : kFirstUnits;
+    int64_t units = exact_units <= kExactUnits ? exact_units : first_units();
     double excess = problem_.length <= kShort ? kInfinite : first_excess();
     bool certain = false;
     while (gap() > (units == exact_units ? 0 : options_.gap)) {
@@ -137,14 +138,17 @@ class Optimal {
       }
       const double left = options_.max_operations - operations_;
       if (!filled) {
-        units = std::min(units, 4 * kFirstUnits) / 4;
+        if (units <= kFewestUnits) {
+          return;
+        }
+        units = std::max(units / 4, kFewestUnits);
       } else if (!certain) {
         excess *= 3;
       } else if (exact) {
         return;
       } else {
-        const double wanted = std::clamp(
-            1.25 * gap() / std::max(options_.gap, 1e-6), 1.5, 4.0);
+        const double wanted =
+            std::clamp(1.25 * gap() / std::max(options_.gap, 1e-6), 1.5, 4.0);
         const double growth =
             std::min(wanted, left / (operations_ - before + 1));
         if (growth < 1.5) {
@@ -153,10 +157,23 @@ class Optimal {
         units = static_cast<int64_t>(static_cast<double>(units) * growth);
         units = units > exact_units / 2 ? exact_units : units;
       }
-      if (units < kFewestUnits || units > kMostUnits || left <= 0) {
+      if (units > kMostUnits || left <= 0) {
         return;
       }
     }
+  }
+
+  // So many that a state is a few, even where many fit.
+  int64_t first_units() const {
+    double state = 1;
+    for (int j = 1; j <= problem_.length; ++j) {
+      state += static_cast<double>(problem_.keeps[j].front().left_bytes) /
+               problem_.length;
+    }
+    constexpr int kUnitsPerState = 8;
+    return std::clamp(
+        static_cast<int64_t>(kUnitsPerState * static_cast<double>(room_) / state),
+        kFirstUnits, std::min(kMostUnits, room_));
   }
 
   // That of about two stages that run once more, which is what many chains
@@ -224,7 +241,8 @@ class Optimal {
     }
     // Each of the sums on the way may have been rounded up to single precision.
     const double rounded = 0x1p-23 * (problem_.length + 1);
-    raise_bound(band, table->excess(table->grid().units) * (1 - rounded));
+    raise_bound(band,
+                table->extra_seconds(table->grid().units) * (1 - rounded));
     return true;
   }
 
@@ -239,16 +257,17 @@ class Optimal {
     const Grid grid{.unit = unit,
                     .rest = room_ % unit,
                     .units = static_cast<int>(units),
-                    .rounding = rounding,
-                    .most_excess = band.excess,
-                    .most_extra = sweep_.bound() + band.excess};
+                    .rounding = rounding};
+    const Wanted wanted{.sweep = &sweep_,
+                        .excess = band.excess,
+                        .extra = sweep_.bound() + band.excess};
     // That after one that takes too much there is something left for another.
     const TableLimits limits{
         .max_bytes = options_.max_table_bytes,
         .max_operations = (options_.max_operations - operations_) / 2,
         .threads = threads_};
     auto table =
-        TimeTable::fill(problem_, band.intervals, grid, plain_, limits);
+        TimeTable::fill(problem_, band.intervals, grid, wanted, limits);
     operations_ +=
         table == nullptr ? limits.max_operations : table->operations();
     return table;
@@ -268,9 +287,7 @@ class Optimal {
   const int threads_;
   // What is left beside the base.
   const int64_t room_;
-  // With the price of the best bound, and with none.
   const FirstSweep sweep_;
-  const FirstSweep plain_;
   // No plan has less extra time.
   double bound_;
   double operations_ = 0;

@@ -45,11 +45,10 @@ float TimeTable::Row::at(int units) const {
 }
 
 TimeTable::TimeTable(const Problem& problem, const Intervals& intervals,
-                     const Grid& grid, const FirstSweep& sweep)
+                     const Grid& grid)
     : problem_(problem),
       intervals_(intervals),
       grid_(grid),
-      sweep_(sweep),
       rows_(intervals.count()),
       value_units_(problem.length + 1),
       right_units_(problem.length + 1),
@@ -69,8 +68,7 @@ TimeTable::TimeTable(const Problem& problem, const Intervals& intervals,
 
 void TimeTable::round(std::vector<int>& value,
                       std::vector<std::vector<int>>& right,
-                      std::vector<std::vector<int>>& left,
-                      bool by_kind) const {
+                      std::vector<std::vector<int>>& left, bool by_kind) const {
   UnitRounder values(grid_);
   // One rounder a way, so that runs of stages kept the same way add up right.
   std::vector<UnitRounder> states(kMaxWays, UnitRounder(grid_));
@@ -108,7 +106,7 @@ int TimeTable::units_for(int64_t bytes) const {
   return static_cast<int>(std::min<int64_t>(units, grid_.units + 1));
 }
 
-double TimeTable::excess(int units) const {
+double TimeTable::extra_seconds(int units) const {
   return row(0, problem_.length, 0).at(units) / scale_;
 }
 

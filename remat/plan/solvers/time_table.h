@@ -40,11 +40,16 @@ struct Grid {
   int64_t rest = 0;
   int units = 0;
   Rounding rounding = Rounding::kUp;
-  // Of plans with so much excess over the first sweep's cheapest, and so many
-  // extra seconds (or, if the sweep of the table has a price, excess), or more
-  // of either, nothing need be known.
-  double most_excess = std::numeric_limits<double>::infinity();
-  double most_extra = std::numeric_limits<double>::infinity();
+};
+
+// Which plans a table is for: those of less excess than `excess` over the
+// cheapest first sweep and of less than `extra` extra seconds. Of others it may
+// know nothing.
+struct Wanted {
+  // Null: all plans.
+  const FirstSweep* sweep = nullptr;
+  double excess = 0;
+  double extra = 0;
 };
 
 struct TableLimits {
@@ -55,23 +60,22 @@ struct TableLimits {
 
 class TimeTable {
  public:
-  // Fills the table; problem, intervals and sweep must outlive it. Empty where
-  // it would go far beyond the limits.
+  // Fills the table; problem and intervals must outlive it. Empty where it
+  // would go far beyond the limits.
   static std::unique_ptr<TimeTable> fill(const Problem& problem,
                                          const Intervals& intervals,
-                                         const Grid& grid,
-                                         const FirstSweep& sweep,
+                                         const Grid& grid, const Wanted& wanted,
                                          const TableLimits& limits);
 
-  // The least excess of a plan for the whole chain with `units` beside the base,
-  // infinity where nothing fits. If the sweep has no price, extra seconds.
-  double excess(int units) const;
+  // Extra seconds of the whole chain with `units` beside the base, infinity
+  // where nothing fits.
+  double extra_seconds(int units) const;
 
   // The fewest units with which the table has a plan; more than grid().units
   // where it has none.
   int least_units() const;
 
-  // A schedule that attains excess(units), which must be finite.
+  // A schedule that attains extra_seconds(units), which must be finite.
   Schedule schedule(int units) const;
 
   const Grid& grid() const { return grid_; }
@@ -98,7 +102,7 @@ class TimeTable {
   };
 
   TimeTable(const Problem& problem, const Intervals& intervals,
-            const Grid& grid, const FirstSweep& sweep);
+            const Grid& grid);
 
   // What is kept at x_j takes: where more comes before the loss, and where the
   // loss has been.
@@ -108,18 +112,6 @@ class TimeTable {
   int right_units(int j, size_t k, int t) const {
     return (t == problem_.length ? sweep_right_units_ : right_units_)[j][k];
   }
-  // What it costs to go from x_s to x_j, keep the state or the value, and have
-  // t as the last stage.
-  double seconds(int s, int j, const Keep& keep, int t) const {
-    return t == problem_.length ? sweep_.excess(s, j, keep)
-                                : problem_.prefix[j - 1] - problem_.prefix[s] +
-                                      keep.extra_seconds;
-  }
-  double seconds(int s, int j, int t) const {
-    return t == problem_.length ? sweep_.excess(s, j)
-                                : problem_.prefix[j] - problem_.prefix[s];
-  }
-
   const Row& row(int s, int t, int variant) const {
     return rows_[intervals_.index(s, t, variant)];
   }
@@ -135,7 +127,6 @@ class TimeTable {
   const Problem& problem_;
   const Intervals& intervals_;
   Grid grid_;
-  const FirstSweep& sweep_;
   // Seconds times this are the entries: a power of two, so that whole numbers
   // stay whole.
   double scale_ = 1;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <limits>
 
 #include "remat/plan/solvers/improve.h"
 #include "remat/plan/solvers/parallel.h"
@@ -12,21 +13,29 @@ constexpr size_t kChunkFloats = size_t{1} << 18;
 
 // Steps that threads save when they share fewer than these are lost in starting
 // them.
-constexpr double kStepsForThreads = 4e6;
+constexpr double kStepsForThreads = 1e6;
+
+// Steps that it takes to look at a candidate, to look at a block of limits, and
+// to compute an entry.
+constexpr double kLooking = 16;
+constexpr double kBlock = 0.5;
+constexpr double kEntry = 0.25;
 
 }  // namespace
 
 class TableFiller {
  public:
-  TableFiller(TimeTable& table, const TableLimits& limits)
+  TableFiller(TimeTable& table, const Wanted& wanted, const TableLimits& limits)
       : table_(table),
         problem_(table.problem_),
+        wanted_(wanted),
         limits_(limits),
         threads_(std::max(1, limits.threads)),
         units_(table.grid_.units),
         scratch_(threads_),
         previous_(problem_.length + 2),
-        current_(problem_.length + 2) {
+        current_(problem_.length + 2),
+        most_(problem_.length + 1) {
     for (Scratch& scratch : scratch_) {
       scratch.window.resize(units_ + 1);
     }
@@ -42,10 +51,16 @@ class TableFiller {
       const int from = distance <= intervals.longest() ? 0 : last - distance;
       std::vector<int> starts;
       for (int s = from; s + distance <= last; ++s) {
-        if (intervals.contains(s, s + distance) &&
-            intervals.first_start(s, s + distance) == s) {
-          starts.push_back(s);
+        const int t = s + distance;
+        if (!intervals.contains(s, t)) {
+          continue;
         }
+        const int first = intervals.first_start(s, t);
+        if (first == s) {
+          starts.push_back(s);
+          most_[s] = 0;
+        }
+        most_[first] = std::max(most_[first], most_seconds(s, t));
       }
       parallel_for(before > kStepsForThreads ? threads_ : 1,
                    static_cast<int>(starts.size()), [&](int thread, int i) {
@@ -126,13 +141,20 @@ class TableFiller {
     double operations = 0;
   };
 
+  // What an interval may cost in plans that are wanted.
+  double most_seconds(int s, int t) const {
+    if (wanted_.sweep == nullptr) {
+      return std::numeric_limits<double>::infinity();
+    }
+    return t == problem_.length
+               ? wanted_.extra
+               : wanted_.excess - wanted_.sweep->excess_around(s, t);
+  }
+
   void fill(Scratch& scratch, int thread, int s, int t) {
-    const bool whole = t == problem_.length;
-    const double most =
-        whole ? table_.grid_.most_extra : table_.grid_.most_excess;
+    const auto most = static_cast<float>(most_[s] * table_.scale_);
     for (int variant = 0; variant < problem_.variants(t); ++variant) {
-      scratch.window.clear(units_ + 1,
-                           static_cast<float>(most * table_.scale_));
+      scratch.window.clear(units_ + 1, most);
       if (s == t) {
         alone(scratch.window, s, variant);
       } else {
@@ -198,16 +220,14 @@ class TableFiller {
     const Row& right = table_.row(s + 1, t, variant);
     const Keep& keep = problem_.keeps[s + 1].front();
     const Row& left = table_.row(s, s, keep.variant);
-    if (right.count == 0 || left.count == 0 || right.last + left.last > 0 ||
-        table_.seconds(s, s + 1, keep, t) > 0) {
+    if (right.count == 0 || left.count == 0 || right.last + left.last > 0) {
       return units_ + 1;
     }
     const int fits = table_.units_for(problem_.value[t + 1] +
                                       scratch.steps[0].saving(s + 1, keep));
-    const int most =
-        std::max({fits,
-                  right.least + right.count - 1 + table_.right_units(s + 1, 0, t),
-                  left.least + left.count - 1 + table_.left_units_[s + 1][0]});
+    const int most = std::max(
+        {fits, right.least + right.count - 1 + table_.right_units(s + 1, 0, t),
+         left.least + left.count - 1 + table_.left_units_[s + 1][0]});
     return std::min(most, units_) + 1;
   }
 
@@ -229,22 +249,23 @@ class TableFiller {
     ForwardSteps steps = scratch.steps[j - s - 1];
     const Row& right = table_.row(j, t, variant);
     const std::vector<Keep>& keeps = problem_.keeps[j];
+    const double saved_from = problem_.prefix[j - 1] - problem_.prefix[s];
     for (size_t k = 0; k < keeps.size(); ++k) {
-      candidate(scratch, j, table_.seconds(s, j, keeps[k], t),
+      candidate(scratch, j, saved_from + keeps[k].extra_seconds,
                 gradient + steps.saving(j, keeps[k]), right,
                 table_.right_units(j, k, t),
                 table_.row(s, j - 1, keeps[k].variant),
                 table_.left_units_[j][k]);
     }
-    candidate(scratch, j, table_.seconds(s, j, t), gradient + steps.advance(j),
-              right, table_.value_units(j, t), table_.row(s, j - 1, 0), 0);
+    candidate(scratch, j, problem_.prefix[j] - problem_.prefix[s],
+              gradient + steps.advance(j), right, table_.value_units(j, t),
+              table_.row(s, j - 1, 0), 0);
   }
 
   void candidate(Scratch& scratch, int32_t j, double seconds, int64_t bytes,
                  const Row& right, int right_units, const Row& left,
                  int left_units) {
-    // About what looking at it takes.
-    scratch.operations += 64;
+    scratch.operations += kLooking;
     if (right.count == 0 || left.count == 0) {
       return;
     }
@@ -265,16 +286,17 @@ class TableFiller {
     const int left_end = std::clamp(left_from + left.count, begin, size);
     const int both = std::min(right_end, left_end);
     const int either = std::max(right_end, left_end);
-    scratch.operations += (size - begin) / 16;
     const Target target = window.target();
     const Part right_part = right.part(right_from);
     const Part left_part = left.part(left_from);
-    scratch.operations +=
+    int64_t computed =
         improve(target, j, begin, both, right_part, left_part, cost);
-    scratch.operations +=
+    computed +=
         right_end > left_end
             ? improve(target, j, both, either, right_part, left.last + cost)
             : improve(target, j, both, either, left_part, right.last + cost);
+    scratch.operations += kEntry * static_cast<double>(computed) +
+                          kBlock * (size - begin) / kImproveBlock;
     // From here on the candidate is one number.
     window.improve(either, last, j);
   }
@@ -321,6 +343,7 @@ class TableFiller {
 
   TimeTable& table_;
   const Problem& problem_;
+  const Wanted wanted_;
   const TableLimits limits_;
   const int threads_;
   const int units_;
@@ -328,17 +351,19 @@ class TableFiller {
   // Of the intervals one stage shorter, by start: the boundaries that decided.
   std::vector<std::vector<int32_t>> previous_;
   std::vector<std::vector<int32_t>> current_;
+  // Of the intervals that are being filled, by start, for all that are the
+  // same: more seconds than they may cost.
+  std::vector<double> most_;
   std::atomic<int64_t> bytes_{0};
 };
 
 std::unique_ptr<TimeTable> TimeTable::fill(const Problem& problem,
                                            const Intervals& intervals,
                                            const Grid& grid,
-                                           const FirstSweep& sweep,
+                                           const Wanted& wanted,
                                            const TableLimits& limits) {
-  std::unique_ptr<TimeTable> table(
-      new TimeTable(problem, intervals, grid, sweep));
-  return TableFiller(*table, limits).run() ? std::move(table) : nullptr;
+  std::unique_ptr<TimeTable> table(new TimeTable(problem, intervals, grid));
+  return TableFiller(*table, wanted, limits).run() ? std::move(table) : nullptr;
 }
 
 }  // namespace remat::plan

@@ -80,15 +80,16 @@ class TableReader {
     const int most = table_.last_boundary(s, t);
     for (int j = s + 1; j <= most && best.cost > wanted; ++j) {
       const std::vector<Keep>& keeps = problem_.keeps[j];
+      const double saved_from = problem_.prefix[j - 1] - problem_.prefix[s];
       for (size_t k = 0; k < keeps.size(); ++k) {
-        consider(table_.seconds(s, j, keeps[k], t),
+        consider(saved_from + keeps[k].extra_seconds,
                  gradient + steps.saving(j, keeps[k]), keeps[k].variant,
                  {.boundary = j,
                   .keep = &keeps[k],
                   .right_units = table_.right_units(j, k, t),
                   .left_units = table_.left_units_[j][k]});
       }
-      consider(table_.seconds(s, j, t),
+      consider(problem_.prefix[j] - problem_.prefix[s],
                gradient + steps.advance(j), 0,
                {.boundary = j, .right_units = table_.value_units(j, t)});
     }

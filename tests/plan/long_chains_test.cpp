@@ -130,6 +130,23 @@ TEST(LongChains, ThousandsOfStagesArePlannedInBoundedTime) {
   }
 }
 
+TEST(LongChains, MayTakeNoTimeAtAll) {
+  std::mt19937_64 random(13);
+  for (const int64_t scale : {1, 1000003}) {
+    Chain chain = scaled_chain(random, 40, 1, scale);
+    for (Stage& stage : chain.stages) {
+      stage.forward_seconds = 0;
+    }
+    for (const int percent : {0, 50}) {
+      const int64_t budget = budget_at(chain, percent);
+      const Result plan = solve_within(chain, budget);
+      ASSERT_TRUE(plan);
+      EXPECT_LE(plan->peak_bytes, budget);
+      EXPECT_LE(plan->optimality_gap, 0.01);
+    }
+  }
+}
+
 TEST(FirstSweep, NoPlanBeatsItsBoundOrLeavesItsReach) {
   std::mt19937_64 random(11);
   int close = 0;

@@ -129,7 +129,11 @@ class Optimal {
       const bool exact = units == exact_units;
       excess = std::min(excess, needed_excess());
       const double before = operations_;
-      const Band band{excess, Intervals(problem_, sweep_.reach(excess))};
+      std::vector<int> reach = sweep_.reach(excess);
+      if (!affordable(reach)) {
+        return;
+      }
+      const Band band{excess, Intervals(problem_, std::move(reach))};
       bool filled = exact ? at_once(band, unit)
                           : upper(band, fitting_units(problem_, room_, units));
       certain = excess >= needed_excess();
@@ -171,15 +175,27 @@ class Optimal {
                problem_.length;
     }
     constexpr int kUnitsPerState = 8;
-    return std::clamp(
-        static_cast<int64_t>(kUnitsPerState * static_cast<double>(room_) / state),
-        kFirstUnits, std::min(kMostUnits, room_));
+    return std::clamp(static_cast<int64_t>(kUnitsPerState *
+                                           static_cast<double>(room_) / state),
+                      kFirstUnits, std::min(kMostUnits, room_));
   }
 
   // That of about two stages that run once more, which is what many chains
   // have.
   double first_excess() const {
-    return 2 * problem_.prefix[problem_.length] / problem_.length;
+    return problem_.prefix[problem_.length] == 0
+               ? kInfinite
+               : 2 * problem_.prefix[problem_.length] / problem_.length;
+  }
+
+  // Whether so many intervals, with nothing in them, take a part of the bound.
+  bool affordable(const std::vector<int>& reach) const {
+    constexpr int64_t kBytes = 64;
+    int64_t intervals = 0;
+    for (int s = 0; s < problem_.length; ++s) {
+      intervals += reach[s] - s + 2;
+    }
+    return intervals <= options_.max_table_bytes / kBytes;
   }
 
   // Better plans than the best one have no more.

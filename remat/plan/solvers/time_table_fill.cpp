@@ -152,6 +152,9 @@ class TableFiller {
   }
 
   void fill(Scratch& scratch, int thread, int s, int t) {
+    if (bytes_ > limits_.max_bytes) {
+      return;  // the table is of no use
+    }
     const auto most = static_cast<float>(most_[s] * table_.scale_);
     for (int variant = 0; variant < problem_.variants(t); ++variant) {
       scratch.window.clear(units_ + 1, most);

@@ -40,8 +40,6 @@ Effort::Effort(const Problem& problem, const Intervals& intervals,
                            (4.0 * intervals.count() + 1);
   most_ =
       static_cast<int64_t>(std::clamp(std::min(by_time, by_memory), 1.0, 1e6));
-  first_ = static_cast<int64_t>(std::clamp(
-      std::min(by_time / 32, by_memory / 4), std::min(by_memory, 200.0), 4e4));
 }
 
 int64_t common_unit(const Problem& problem) {

@@ -19,14 +19,11 @@ class Effort {
   // certainly, of time as far as can be known before.
   bool affordable(int64_t units) const { return units <= most_; }
   int64_t most_units() const { return most_; }
-  // Units that take a small part of the bound.
-  int64_t first_units() const { return first_; }
   const TableLimits& limits() const { return limits_; }
 
  private:
   TableLimits limits_;
   int64_t most_ = 0;
-  int64_t first_ = 0;
 };
 
 // The greatest common divisor of all that can be kept; 0 if that is nothing.

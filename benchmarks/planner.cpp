@@ -1,17 +1,25 @@
 // Time and memory of planning: "optimal" on chains of unequal, of equal and of
-// repeated stages, within 30% and 60% of what keeping everything takes.
+// repeated stages, within a share of what keeping everything takes.
 //
 //   remat_planner_benchmark STAGES KINDS SHARE [MAX_OPERATIONS]
 //
-// prints one line of JSON.
+// prints one line of JSON, and
+//
+//   remat_planner_benchmark sqrt
+//
+// the table of docs/sqrt.md.
 #include <sys/resource.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 
 #include "remat/plan/bounds.h"
+#include "remat/plan/simulator.h"
 #include "remat/plan/solve.h"
+#include "remat/plan/solvers/rules.h"
 
 namespace {
 
@@ -45,11 +53,50 @@ Chain benchmark_chain(int stages, int kinds) {
   return chain;
 }
 
+// Chains of equal stages whose saved state is one value: the number of segments
+// that takes the least memory, and what "optimal" makes of as much.
+void print_square_roots() {
+  std::printf("%6s %6s %6s %8s %6s %9s %9s %9s\n", "stages", "sqrt", "best k",
+              "2 sqrt", "peak", "keep all", "segments", "optimal");
+  for (int stages = 4; stages <= 1024; stages *= 2) {
+    Stage stage;
+    stage.forward_seconds = 1;
+    stage.backward_seconds = 2;
+    stage.output_bytes = stage.saved_bytes = 1;
+    Chain chain;
+    chain.input_bytes = 1;
+    chain.stages.assign(stages, stage);
+    SolveOptions options;
+    options.budget_bytes = kUnlimited;
+    int best = 0;
+    double extra = 0;
+    for (int k = 1; k <= stages; ++k) {
+      const Run run = simulate(chain, equal_segments(stages, k), false);
+      if (run.peak_bytes < options.budget_bytes) {
+        options.budget_bytes = run.peak_bytes;
+        best = k;
+        extra = run.recompute_seconds;
+      }
+    }
+    const Result optimal = solve(chain, options);
+    std::printf("%6d %6.1f %6d %8.1f %6ld %9ld %9.3f %9.3f\n", stages,
+                std::sqrt(stages), best, 2 * std::sqrt(stages),
+                static_cast<long>(options.budget_bytes),
+                static_cast<long>(keep_all_bytes(chain)), extra / stages,
+                optimal->extra_seconds / stages);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "sqrt") == 0) {
+    print_square_roots();
+    return 0;
+  }
   if (argc < 4) {
-    std::fprintf(stderr, "usage: %s STAGES KINDS SHARE [MAX_OPERATIONS]\n",
+    std::fprintf(stderr,
+                 "usage: %s STAGES KINDS SHARE [MAX_OPERATIONS] | sqrt\n",
                  argv[0]);
     return 2;
   }

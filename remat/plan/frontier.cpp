@@ -68,7 +68,7 @@ Frontier frontier(const Chain& chain, const FrontierOptions& options) {
   limits.max_operations = options.max_operations;
   limits.threads = options.threads;
   limits.budget_bytes = keep_all_bytes(chain);
-  const int together = stages_together(chain, limits);
+  const int together = stages_together(chain, limits, 1);
   const bool joined = together > 1;
   const Chain shorter = joined ? JoinedChain(chain, together).chain() : chain;
   const Problem problem(shorter);
@@ -86,7 +86,8 @@ Frontier frontier(const Chain& chain, const FrontierOptions& options) {
   grid.unit = unit;
   grid.units = static_cast<int>(room / unit);
   grid.rest = room % unit;
-  const auto table = TimeTable::fill(problem, intervals, grid, effort.limits());
+  const auto table =
+      TimeTable::fill(problem, intervals, grid, /*wanted=*/{}, effort.limits());
 
   Builder builder(chain);
   const Problem real(chain);

@@ -37,8 +37,9 @@ struct SolveOptions {
   // this share of the plan's extra time can be due to rounding ...
   double gap = 0.01;
   // ... or until these bounds of a table's bytes and of the elementary steps
-  // (1e9 take about a second on one core) are met. A chain too long for them is
-  // solved with neighbouring stages joined; Plan::coarsened says so.
+  // (1e9 take about a second on one core) are met. If they leave a gap of more
+  // than a tenth, neighbouring stages are joined; Plan::coarsened says so if
+  // the plan is from there.
   int64_t max_table_bytes = int64_t{1} << 30;
   double max_operations = 4e9;
   // 0: all processors, at most eight. The plan does not depend on it.

@@ -40,8 +40,6 @@ Effort::Effort(const Problem& problem, const Intervals& intervals,
                            (4.0 * intervals.count() + 1);
   most_ =
       static_cast<int64_t>(std::clamp(std::min(by_time, by_memory), 1.0, 1e6));
-  first_ = static_cast<int64_t>(std::clamp(
-      std::min(by_time / 32, by_memory / 4), std::min(by_memory, 200.0), 4e4));
 }
 
 int64_t common_unit(const Problem& problem) {
@@ -86,12 +84,13 @@ int64_t fitting_units(const Problem& problem, int64_t room, int64_t units) {
   return best;
 }
 
-int stages_together(const Chain& chain, const SolveOptions& options) {
-  int together = 1;
+int stages_together(const Chain& chain, const SolveOptions& options,
+                    int least) {
   // Joined evenly, stages that repeat go on repeating.
+  constexpr int kMostStages = 1000;
+  int together = std::max(least, (chain.length() - 1) / kMostStages + 1);
   for (; chain.length() / together > 50; ++together) {
-    const Problem problem(together == 1 ? chain
-                                        : JoinedChain(chain, together).chain());
+    const Problem problem(JoinedChain(chain, together).chain());
     const Intervals intervals(problem);
     const Effort effort(problem, intervals, options);
     if (effort.affordable(kUnitsPerStage * problem.length) ||

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "remat/plan/solve.h"
+#include "remat/plan/solvers/intervals.h"
 #include "remat/plan/solvers/problem.h"
 #include "remat/plan/solvers/time_table.h"
 
@@ -18,14 +19,11 @@ class Effort {
   // certainly, of time as far as can be known before.
   bool affordable(int64_t units) const { return units <= most_; }
   int64_t most_units() const { return most_; }
-  // Units that take a small part of the bound.
-  int64_t first_units() const { return first_; }
   const TableLimits& limits() const { return limits_; }
 
  private:
   TableLimits limits_;
   int64_t most_ = 0;
-  int64_t first_ = 0;
 };
 
 // The greatest common divisor of all that can be kept; 0 if that is nothing.
@@ -36,8 +34,8 @@ int64_t common_unit(const Problem& problem);
 // repeat so do the errors. Chains of many kinds get `units` back.
 int64_t fitting_units(const Problem& problem, int64_t room, int64_t units);
 
-// How many neighbouring stages are to be joined for a table of enough units
-// within the bounds; 1: none.
-int stages_together(const Chain& chain, const SolveOptions& options);
+// How many neighbouring stages are to be joined, at least so many, for a table
+// of enough units within the bounds.
+int stages_together(const Chain& chain, const SolveOptions& options, int least);
 
 }  // namespace remat::plan

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "remat/plan/schedule.h"
+#include "remat/plan/solvers/intervals.h"
 #include "remat/plan/solvers/problem.h"
 
 namespace remat::plan {

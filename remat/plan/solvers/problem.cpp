@@ -89,44 +89,4 @@ int64_t loss_bytes(const Problem& problem) {
   return problem.backward_bytes[problem.length][1];
 }
 
-Intervals::Intervals(const Problem& problem) : stages_(problem.length + 1) {
-  const int n = stages_;
-  first_.resize(row(n - 1) + 1);
-  index_.resize(first_.size());
-  // common[q * n + s]: how many stages from q and from s on are the same.
-  std::vector<int> common(static_cast<size_t>(n) * n);
-  for (int q = n - 1; q >= 0; --q) {
-    for (int s = n - 1; s > q; --s) {
-      const size_t here = static_cast<size_t>(q) * n + s;
-      common[here] = problem.kind[q] != problem.kind[s] ? 0
-                     : s + 1 < n ? common[here + n + 1] + 1
-                                 : 1;
-    }
-  }
-  for (int s = 0; s < n; ++s) {
-    int covered = 0;
-    for (int q = 0; q < s && covered < n - s; ++q) {
-      const int run = common[static_cast<size_t>(q) * n + s];
-      for (; covered < run; ++covered) {
-        first_[row(s) + covered] = q;
-      }
-    }
-    repeated_ = repeated_ || covered > 0;
-    for (; covered < n - s; ++covered) {
-      first_[row(s) + covered] = s;
-    }
-  }
-  for (int s = 0; s < n; ++s) {
-    for (int t = s; t < n; ++t) {
-      const int q = first_start(s, t);
-      if (q == s) {
-        index_[row(s) + (t - s)] = count_;
-        count_ += problem.variants(t);
-      } else {
-        index_[row(s) + (t - s)] = index_[row(q) + (t - s)];
-      }
-    }
-  }
-}
-
 }  // namespace remat::plan

@@ -86,32 +86,4 @@ class ForwardSteps {
   int64_t most_ = 0;
 };
 
-// Intervals of stages with the same contents share an index: a chain of equal
-// or periodic stages has few of them.
-class Intervals {
- public:
-  explicit Intervals(const Problem& problem);
-
-  // The first interval that is the same as s .. t.
-  int first_start(int s, int t) const { return first_[row(s) + (t - s)]; }
-  int count() const { return count_; }
-  // Whether some interval is the same as another.
-  bool repeated() const { return repeated_; }
-  // Of the table of interval s .. t, variant v.
-  int index(int s, int t, int v) const { return index_[row(s) + (t - s)] + v; }
-
- private:
-  size_t row(int s) const {
-    const size_t n = static_cast<size_t>(stages_);
-    const size_t i = static_cast<size_t>(s);
-    return i * n - i * (i - 1) / 2;
-  }
-
-  int stages_ = 0;
-  int count_ = 0;
-  bool repeated_ = false;
-  std::vector<int> first_;
-  std::vector<int> index_;
-};
-
 }  // namespace remat::plan

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "remat/plan/chain.h"
+#include "remat/plan/solvers/intervals.h"
 #include "remat/plan/solvers/problem.h"
 
 namespace remat::plan {

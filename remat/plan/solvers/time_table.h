@@ -11,12 +11,14 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "remat/plan/schedule.h"
+#include "remat/plan/solvers/first_sweep.h"
 #include "remat/plan/solvers/improve.h"
+#include "remat/plan/solvers/intervals.h"
 #include "remat/plan/solvers/problem.h"
 
 namespace remat::plan {
@@ -39,18 +41,29 @@ struct Grid {
   Rounding rounding = Rounding::kUp;
 };
 
+// Which plans a table is for: those of less excess than `excess` over the
+// cheapest first sweep and of less than `extra` extra seconds. Of others it may
+// know nothing.
+struct Wanted {
+  // Null: all plans.
+  const FirstSweep* sweep = nullptr;
+  double excess = 0;
+  double extra = 0;
+};
+
 struct TableLimits {
   int64_t max_bytes = int64_t{1} << 30;
+  double max_operations = std::numeric_limits<double>::infinity();
   int threads = 1;
 };
 
 class TimeTable {
  public:
   // Fills the table; problem and intervals must outlive it. Empty where it
-  // would need more than limits.max_bytes.
+  // would go far beyond the limits.
   static std::unique_ptr<TimeTable> fill(const Problem& problem,
                                          const Intervals& intervals,
-                                         const Grid& grid,
+                                         const Grid& grid, const Wanted& wanted,
                                          const TableLimits& limits);
 
   // Extra seconds of the whole chain with `units` beside the base, infinity
@@ -90,9 +103,23 @@ class TimeTable {
   TimeTable(const Problem& problem, const Intervals& intervals,
             const Grid& grid);
 
+  // What is kept at x_j takes: where more comes before the loss, and where the
+  // loss has been.
+  int value_units(int j, int t) const {
+    return t == problem_.length ? sweep_value_units_[j] : value_units_[j];
+  }
+  int right_units(int j, size_t k, int t) const {
+    return (t == problem_.length ? sweep_right_units_ : right_units_)[j][k];
+  }
   const Row& row(int s, int t, int variant) const {
     return rows_[intervals_.index(s, t, variant)];
   }
+  // The last boundary at which something can be kept from x_s on.
+  int last_boundary(int s, int t) const {
+    return t == problem_.length ? intervals_.reach(s) + 1 : t;
+  }
+  void round(std::vector<int>& value, std::vector<std::vector<int>>& right,
+             std::vector<std::vector<int>>& left, bool by_kind) const;
   // The fewest units that stand for so many bytes of one moment.
   int units_for(int64_t bytes) const;
 
@@ -107,6 +134,10 @@ class TimeTable {
   std::vector<int> value_units_;
   std::vector<std::vector<int>> right_units_;
   std::vector<std::vector<int>> left_units_;
+  // The same while the first sweep goes on, where equal stages need not be
+  // equal and errors do not add up.
+  std::vector<int> sweep_value_units_;
+  std::vector<std::vector<int>> sweep_right_units_;
   std::vector<std::vector<std::unique_ptr<float[]>>> chunks_;
   int64_t bytes_ = 0;
   double operations_ = 0;

@@ -5,6 +5,11 @@
 #include "remat/plan/solvers/time_table.h"
 
 namespace remat::plan {
+namespace {
+
+constexpr float kEpsilon = std::numeric_limits<float>::epsilon();
+
+}  // namespace
 
 // Follows the table from the whole chain down. Choices are not stored, which
 // would double the table: looking at the candidates of one entry again is
@@ -52,6 +57,9 @@ class TableReader {
 
   Choice best(int s, int t, int variant, int units) const {
     const int64_t gradient = problem_.value[t + 1];
+    // Sums in another order may differ by this.
+    const float wanted =
+        table_.row(s, t, variant).at(units) * (1 + 4 * kEpsilon);
     Choice best;
     ForwardSteps steps(problem_, s);
     const auto consider = [&](double seconds, int64_t bytes, int left_variant,
@@ -69,7 +77,8 @@ class TableReader {
         best.cost = cost;
       }
     };
-    for (int j = s + 1; j <= t; ++j) {
+    const int most = table_.last_boundary(s, t);
+    for (int j = s + 1; j <= most && best.cost > wanted; ++j) {
       const std::vector<Keep>& keeps = problem_.keeps[j];
       const double saved_from = problem_.prefix[j - 1] - problem_.prefix[s];
       for (size_t k = 0; k < keeps.size(); ++k) {
@@ -77,12 +86,12 @@ class TableReader {
                  gradient + steps.saving(j, keeps[k]), keeps[k].variant,
                  {.boundary = j,
                   .keep = &keeps[k],
-                  .right_units = table_.right_units_[j][k],
+                  .right_units = table_.right_units(j, k, t),
                   .left_units = table_.left_units_[j][k]});
       }
       consider(problem_.prefix[j] - problem_.prefix[s],
                gradient + steps.advance(j), 0,
-               {.boundary = j, .right_units = table_.value_units_[j]});
+               {.boundary = j, .right_units = table_.value_units(j, t)});
     }
     return best;
   }

@@ -17,8 +17,8 @@ class MemoryMeter {
   MemoryMeter(const MemoryMeter&) = delete;
   MemoryMeter& operator=(const MemoryMeter&) = delete;
 
-  // Bytes allocated since construction and not freed yet; negative when older
-  // memory was freed.
+  // Bytes allocated since construction and not freed yet. Older memory that is
+  // freed is not subtracted.
   int64_t live_bytes() const;
 
   // The highest live_bytes() since construction or the last reset_peak().

@@ -26,6 +26,7 @@ std::string thrown_text(const Function& function) {
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
+    // mkdtemp() puts letters of its own in place of the six.
     std::string name = ::testing::TempDir() + "/remat-XXXXXX";
     path_ = ::mkdtemp(name.data());
   }

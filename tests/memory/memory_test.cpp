@@ -32,6 +32,30 @@ TEST(MemoryMeter, OnlyWhileItLives) {
   EXPECT_EQ(meter.live_bytes(), 0);
 }
 
+// libtorch remembers what was reported of an address, also after the block went
+// unreported: another block there must not count when it goes.
+TEST(MemoryMeter, OlderMemoryIsNotSubtracted) {
+  int same_address = 0;
+  for (int i = 0; i < 20; ++i) {
+    at::Tensor reported;
+    {
+      const MemoryMeter first;
+      reported = at::empty({1 << 16}, at::kByte);
+    }
+    const void* const address = reported.data_ptr();
+    reported.reset();
+    at::Tensor older = at::empty({1 << 16}, at::kByte);
+    same_address += older.data_ptr() == address ? 1 : 0;
+    const MemoryMeter second;
+    older.reset();
+    EXPECT_EQ(second.live_bytes(), 0);
+    const at::Tensor own = at::empty({1 << 16}, at::kByte);
+    EXPECT_EQ(second.live_bytes(), 1 << 16);
+    EXPECT_EQ(second.peak_bytes(), 1 << 16);
+  }
+  EXPECT_GT(same_address, 0);
+}
+
 TEST(Process, PeakCoversWhatWasTouched) {
   constexpr int64_t kBytes = 64 << 20;
   const int64_t before = peak_resident_bytes();

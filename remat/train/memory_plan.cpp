@@ -1,6 +1,6 @@
 #include "remat/train/memory_plan.h"
 
-#include <ATen/Context.h>
+#include <ATen/Functions.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -196,12 +196,20 @@ MemoryPlanner::MemoryPlanner(nn::BigBirdClassifier& model, int64_t budget_bytes,
       budget_bytes_(budget_bytes),
       gradients_are_new_(gradients_are_new) {}
 
-const MemoryPlan& MemoryPlanner::plan(const data::Batch& batch) {
-  const Profile profile = profile_batch(batch);
+const MemoryPlan& MemoryPlanner::plan(int64_t texts, int64_t length) {
+  const bool in_full = nn::attends_in_full(model_.config(), length);
   MemoryPlan made;
   made.budget_bytes = budget_bytes_;
-  made.batch_texts = batch.input_ids.size(0);
-  made.batch_length = batch.input_ids.size(1);
+  made.batch_texts = texts;
+  made.batch_length = length;
+  if (const auto known = by_attention_.find(in_full);
+      known != by_attention_.end()) {
+    // So that batches of both kinds, many texts and long ones, do not take
+    // turns.
+    made.batch_texts = std::max(texts, known->second.plan.batch_texts);
+    made.batch_length = std::max(length, known->second.plan.batch_length);
+  }
+  const Profile profile = profile_batch(made.batch_texts, made.batch_length);
   made.parts = parts();
   made.chain = profile.chain;
   made.chain.fixed_bytes = made.parts.total();
@@ -225,19 +233,21 @@ const MemoryPlan& MemoryPlanner::plan(const data::Batch& batch) {
         "shorter --max-seq-length."));
   }
   made.plan = *std::move(found.plan);
-  Planned& planned =
-      by_attention_[nn::attends_in_full(model_.config(), made.batch_length)];
+  Planned& planned = by_attention_[in_full];
   planned = {std::move(made), profile.gradient_bytes, {}};
   planned.smaller[kShares] = std::make_shared<const plan::RegionPlan>(
       plan::region_plan(planned.plan.plan.schedule));
   return planned.plan;
 }
 
-// The random blocks and masks of the batches to come are not touched.
-Profile MemoryPlanner::profile_batch(const data::Batch& batch) {
+// What tokens a batch has does not matter. The random blocks and masks of the
+// batches to come are not touched.
+Profile MemoryPlanner::profile_batch(int64_t texts, int64_t length) {
   const detail::RandomState random(std::vector<at::Tensor>{});
-  nn::BigBirdStages run =
-      model_.stages({batch.input_ids, batch.attention_mask, {}});
+  const at::Tensor ids = at::arange(texts * length, at::kLong)
+                             .remainder(model_.config().vocab_size)
+                             .view({texts, length});
+  nn::BigBirdStages run = model_.stages({ids, at::ones_like(ids), {}});
   ProfileOptions options;
   options.names = run.names;
   options.gradients_exist = !gradients_are_new_;
@@ -257,17 +267,16 @@ const MemoryParts& MemoryPlanner::parts() {
   return parts_;
 }
 
-void MemoryPlanner::apply(const data::Batch& batch) {
-  const int64_t length = batch.input_ids.size(1);
-  const int64_t tokens = batch.input_ids.numel();
+void MemoryPlanner::apply(int64_t texts, int64_t length) {
   const bool in_full = nn::attends_in_full(model_.config(), length);
   const auto known = by_attention_.find(in_full);
-  if (known == by_attention_.end() ||
-      tokens >
-          known->second.plan.batch_texts * known->second.plan.batch_length) {
-    plan(batch);
+  // Full attention takes the square of the length: fewer tokens may be more.
+  if (known == by_attention_.end() || texts > known->second.plan.batch_texts ||
+      length > known->second.plan.batch_length) {
+    plan(texts, length);
   }
   Planned& planned = by_attention_.at(in_full);
+  const int64_t tokens = texts * length;
   const int64_t most = planned.plan.batch_texts * planned.plan.batch_length;
   model_.set_plan(plan_for(planned, (tokens * kShares + most - 1) / most));
 }

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "remat/data/batches.h"
 #include "remat/nn/bigbird.h"
 #include "remat/plan/chain.h"
 #include "remat/plan/region_plan.h"
@@ -67,12 +66,13 @@ class MemoryPlanner {
   MemoryPlanner(nn::BigBirdClassifier& model, int64_t budget_bytes,
                 bool gradients_are_new);
 
-  // Profiles the model on the batch and makes its plan: some ten passes of it.
-  // Throws NoPlanError with the least budget that would do.
-  const MemoryPlan& plan(const data::Batch& batch);
+  // Profiles the model on a batch of so many texts and tokens a text, or of as
+  // many as an earlier one had, whichever is more, and makes its plan: some ten
+  // passes. Throws NoPlanError with the least budget that would do.
+  const MemoryPlan& plan(int64_t texts, int64_t length);
 
   // Sets the model's plan for a batch, made now if need be.
-  void apply(const data::Batch& batch);
+  void apply(int64_t texts, int64_t length);
 
  private:
   struct Planned {
@@ -82,7 +82,7 @@ class MemoryPlanner {
     std::map<int64_t, std::shared_ptr<const plan::RegionPlan>> smaller;
   };
 
-  Profile profile_batch(const data::Batch& batch);
+  Profile profile_batch(int64_t texts, int64_t length);
   const MemoryParts& parts();
   std::shared_ptr<const plan::RegionPlan> plan_for(Planned& planned,
                                                    int64_t share);

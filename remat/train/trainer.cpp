@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "remat/base/error.h"
@@ -90,24 +89,23 @@ class Trainer {
     return static_cast<int64_t>(train_set_.examples.size());
   }
 
-  // The longest texts come in one batch sooner or later, or nearly do.
+  static int64_t longest_of(const data::Dataset& dataset) {
+    size_t longest = 1;
+    for (const data::Example& example : dataset.examples) {
+      longest = std::max(longest, example.ids.size());
+    }
+    return static_cast<int64_t>(longest);
+  }
+
+  // Any batch may have the longest text in it.
   void plan_memory() {
-    std::vector<int64_t> longest(static_cast<size_t>(examples()));
-    std::iota(longest.begin(), longest.end(), 0);
-    const auto count = std::min(options_.per_device_train_batch_size,
-                                static_cast<int64_t>(longest.size()));
-    const auto length = [this](int64_t index) {
-      return train_set_.examples[static_cast<size_t>(index)].ids.size();
-    };
-    std::partial_sort(
-        longest.begin(), longest.begin() + count, longest.end(),
-        [&](int64_t a, int64_t b) { return length(a) > length(b); });
-    longest.resize(static_cast<size_t>(count));
+    const int64_t texts =
+        std::min(options_.per_device_train_batch_size, examples());
+    const int64_t length = longest_of(train_set_);
     planner_.emplace(model_, *options_.memory_bytes,
                      options_.gradient_accumulation_steps == 1);
-    const data::Batch batch = data::make_batch(train_set_, longest, pad_id_);
-    observer_.on_plan(planner_->plan(batch));
-    limit_evaluation(batch.input_ids.numel());
+    observer_.on_plan(planner_->plan(texts, length));
+    limit_evaluation(texts * length);
   }
 
   // Without gradients a batch of as many tokens needs less.
@@ -115,12 +113,8 @@ class Trainer {
     if (validation_set_ == nullptr) {
       return;
     }
-    size_t longest = 1;
-    for (const data::Example& example : validation_set_->examples) {
-      longest = std::max(longest, example.ids.size());
-    }
     const int64_t most =
-        std::max<int64_t>(tokens / static_cast<int64_t>(longest), 1);
+        std::max<int64_t>(tokens / longest_of(*validation_set_), 1);
     if (most < eval_batch_size_) {
       eval_batch_size_ = most;
       say("train", str("evaluation takes ", most, " texts at once instead of ",
@@ -172,7 +166,7 @@ class Trainer {
           static_cast<double>(indices.size()) / static_cast<double>(texts);
       const data::Batch batch = data::make_batch(train_set_, indices, pad_id_);
       if (planner_.has_value()) {
-        planner_->apply(batch);
+        planner_->apply(batch.input_ids.size(0), batch.input_ids.size(1));
       }
       const at::Tensor logits =
           model_.forward({batch.input_ids, batch.attention_mask, {}});

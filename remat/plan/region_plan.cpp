@@ -72,10 +72,8 @@ class Reader {
     int from = begin;
     const auto close_region = [&](int at) {
       if (from < at) {
-        steps.push_back({.kind = RegionStep::Kind::kRegion,
-                         .begin = from,
-                         .end = at,
-                         .inside = {}});
+        steps.push_back(
+            {.kind = RegionStep::Kind::kRegion, .begin = from, .end = at});
       }
       from = at;
     };
@@ -99,15 +97,13 @@ class Reader {
           steps.push_back({.kind = RegionStep::Kind::kRegionThenSave,
                            .begin = from,
                            .end = at + 1,
-                           .way = way,
-                           .inside = {}});
+                           .way = way});
         } else {
           close_region(at);
           steps.push_back({.kind = RegionStep::Kind::kSave,
                            .begin = at,
                            .end = at + 1,
-                           .way = way,
-                           .inside = {}});
+                           .way = way});
         }
         from = ++at;
       } else {

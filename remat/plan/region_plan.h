@@ -28,7 +28,7 @@ struct RegionStep {
   // Where x_begin waits for the region's recomputation, or for the backward of
   // the saved stage: index into Chain::stores; -1: on the device.
   int store = -1;
-  std::vector<RegionStep> inside;
+  std::vector<RegionStep> inside = {};
 
   bool operator==(const RegionStep&) const = default;
 };

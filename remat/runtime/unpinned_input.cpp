@@ -3,12 +3,20 @@
 #include <utility>
 #include <vector>
 
+#include "remat/runtime/operator_scope.h"
 #include "remat/runtime/tensor_layout.h"
 
 namespace remat::detail {
 namespace {
 
 using torch::autograd::SavedVariable;
+
+// With its graph, the tensor would own the node that owns what saves it, if it
+// is that node's result.
+at::Tensor without_graph(const at::Tensor& tensor) {
+  const OperatorScope unseen(nullptr);
+  return tensor.detach();
+}
 
 class UnpinnedHooks final : public torch::autograd::SavedVariableHooks {
  public:
@@ -29,7 +37,7 @@ class UnpinnedHooks final : public torch::autograd::SavedVariableHooks {
     }
     input_ = nullptr;
     const OuterHooksScope outer(depth_);
-    kept_.emplace(tensor, /*is_output=*/false);
+    kept_.emplace(without_graph(tensor), /*is_output=*/false);
   }
 
   at::Tensor call_unpack_hook() override {

@@ -165,7 +165,7 @@ TEST(ProfileStages, PlansFromItStayWithinTheirBudget) {
   const at::Tensor ones = at::ones({1024, 64});
   // Gradients of weights are there, as the profile takes them to be.
   run_plan(std::make_shared<const plan::RegionPlan>(plan::RegionPlan{
-               .stages = 1, .steps = {{.begin = 0, .end = 1, .inside = {}}}}),
+               .stages = 1, .steps = {{.begin = 0, .end = 1}}}),
            {stages[0]}, CheckpointOptions(), x);
   at::Tensor out = x;
   for (const PlanStage& stage : stages) {

@@ -139,12 +139,11 @@ TEST_F(Exhaustion, OfAPlan) {
       .steps = {{.kind = Kind::kRegion,
                  .begin = 0,
                  .end = 2,
-                 .inside = {{.begin = 0, .end = 1, .inside = {}},
-                            {.begin = 1, .end = 2, .inside = {}}}},
+                 .inside = {{.begin = 0, .end = 1}, {.begin = 1, .end = 2}}},
                 {.kind = Kind::kRegionThenSave,
                  .begin = 2,
                  .end = 4,
-                 .inside = {{.begin = 2, .end = 3, .inside = {}}}}}});
+                 .inside = {{.begin = 2, .end = 3}}}}});
   const std::vector<PlanStage> stages(
       4, PlanStage{[&](const at::Tensor& t) { return block(t, at.w); }, {}});
   fail_each_allocation([&] {

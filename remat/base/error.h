@@ -4,6 +4,7 @@
 //   [data] reviews.jsonl:118: column 64: expected ',' or '}' after a value
 #pragma once
 
+#include <cstdint>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -28,13 +29,27 @@ class UsageError : public Error {
 // No plan stays within the memory that was named. The program exits with 3.
 class NoPlanError : public Error {
  public:
-  using Error::Error;
+  // least_bytes: the least memory that has one; 0: none has.
+  explicit NoPlanError(const std::string& text, int64_t least_bytes = 0)
+      : Error(text), least_bytes_(least_bytes) {}
+
+  int64_t least_bytes() const { return least_bytes_; }
+
+ private:
+  int64_t least_bytes_;
 };
 
 // The memory that was named is used up. The program exits with 4.
 class BudgetError : public Error {
  public:
-  using Error::Error;
+  // missing_bytes: how much more would have done at that point.
+  explicit BudgetError(const std::string& text, int64_t missing_bytes = 0)
+      : Error(text), missing_bytes_(missing_bytes) {}
+
+  int64_t missing_bytes() const { return missing_bytes_; }
+
+ private:
+  int64_t missing_bytes_;
 };
 
 // Concatenates the parts as operator<< prints them.

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "remat/base/error.h"
+#include "remat/memory/spiller.h"
 
 namespace remat {
 namespace {
@@ -18,28 +19,52 @@ constexpr size_t kLargeBytes = size_t{64} << 10;
 // Never destroyed: tensors may outlive every static object.
 std::atomic<PageArena*> arena{nullptr};
 
+constexpr const char* kTableIndent = "         ";
+
 void free_block(void* block) {
   if (block == nullptr) {
     return;
   }
   c10::profiledCPUMemoryReporter().Delete(block);
+  detail::tell_freed(block);
   PageArena& large = *arena;
   if (large.owns(block)) {
+    cpu_memory_ledger().freed(block);
     large.free(block);
   } else {
     c10::free_cpu(block);
   }
 }
 
+// Spillers are asked as long as they free something.
+void* allocate_large(size_t bytes) {
+  PageArena& large = *arena;
+  for (;;) {
+    try {
+      void* const block = large.allocate(bytes);
+      cpu_memory_ledger().allocated(block, static_cast<int64_t>(bytes),
+                                    current_memory_owner());
+      return block;
+    } catch (const BudgetError& error) {
+      if (detail::spill_memory(error.missing_bytes()) <= 0) {
+        throw BudgetError(str(error.what(), "\n",
+                              usage_table(cpu_memory_ledger(), kTableIndent)),
+                          error.missing_bytes());
+      }
+    }
+  }
+}
+
 c10::DataPtr allocate_block(size_t bytes) {
   void* block = nullptr;
   if (bytes >= kLargeBytes) {
-    block = arena.load()->allocate(bytes);
+    block = allocate_large(bytes);
   } else if (bytes > 0) {
     block = c10::alloc_cpu(bytes);
   }
   if (block != nullptr) {
     c10::profiledCPUMemoryReporter().New(block, bytes);
+    detail::tell_allocated(block, static_cast<int64_t>(bytes));
   }
   return {block, block, &free_block, c10::Device(c10::DeviceType::CPU)};
 }
@@ -71,6 +96,17 @@ void install_cpu_allocator() {
   arena = new PageArena;
   // Above libtorch's own, of priority 0.
   c10::SetCPUAllocator(new CpuAllocator, /*priority=*/1);
+}
+
+bool is_cpu_allocator_installed() { return arena.load() != nullptr; }
+
+MemoryLedger& cpu_memory_ledger() {
+  static auto* const ledger = [] {
+    auto* const all = new MemoryLedger;
+    detail::attach(all, /*hears_allocator=*/false);
+    return all;
+  }();
+  return *ledger;
 }
 
 void set_cpu_allocator_limit(int64_t resident_bytes) {

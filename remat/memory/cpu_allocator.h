@@ -1,6 +1,7 @@
 // libtorch's CPU memory from an arena that keeps its pages.
 #pragma once
 
+#include "remat/memory/ledger.h"
 #include "remat/memory/page_arena.h"
 
 namespace remat {
@@ -15,8 +16,11 @@ namespace remat {
 // tensor for which there is no memory throws remat::Error.
 void install_cpu_allocator();
 
-// PageArena::set_limit() of that arena. Throws UsageError before it is
-// installed.
+bool is_cpu_allocator_installed();
+
+// PageArena::set_limit() of that arena: free memory is given back, then whoever
+// has a MemorySpiller is asked, then a tensor throws BudgetError, with the
+// table of what holds the memory. Throws UsageError before it is installed.
 void set_cpu_allocator_limit(int64_t resident_bytes);
 
 // Gives its free pages back to the system; nothing before it is installed.
@@ -24,5 +28,9 @@ void release_cached_cpu_memory();
 
 // Of that arena; all zero before it is installed.
 PageArenaStats cpu_allocator_stats();
+
+// The tensors in it, from when it was installed, in bytes that were asked for.
+// Stays for good.
+MemoryLedger& cpu_memory_ledger();
 
 }  // namespace remat

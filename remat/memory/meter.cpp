@@ -3,16 +3,24 @@
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
-#include <algorithm>
-#include <mutex>
-#include <unordered_map>
+#include "remat/memory/cpu_allocator.h"
 
 namespace remat {
 namespace {
 
 // libtorch 1.13 reports totals as int64_t, later versions as size_t: one of
-// the two overloads overrides, the other is never called.
-struct Counter final : c10::MemoryReportingInfoBase {
+// the two overloads overrides, the other is never called. Shared with threads
+// that inherit this thread's state.
+class Counter final : public c10::MemoryReportingInfoBase {
+ public:
+  explicit Counter(c10::DeviceType device)
+      : device_(device),
+        is_told_(device == c10::DeviceType::CPU &&
+                 is_cpu_allocator_installed()) {
+    detail::attach(&ledger, is_told_);
+  }
+  ~Counter() override { detail::detach(&ledger); }
+
   // NOLINTNEXTLINE(modernize-use-override)
   void reportMemoryUsage(void* block, int64_t bytes, int64_t, int64_t,
                          c10::Device device) {
@@ -25,60 +33,63 @@ struct Counter final : c10::MemoryReportingInfoBase {
   }
   bool memoryProfilingEnabled() const override { return true; }
 
+  MemoryLedger ledger;
+
+ private:
+  // The size that comes with the end of a block is that of whatever was last
+  // reported at its address: the ledger has its own.
   void count(void* block, int64_t bytes, c10::Device device) {
-    if (device.type() != c10::DeviceType::CPU) {
+    if (device.type() != device_ || is_told_) {
       return;
     }
-    const std::lock_guard lock(mutex);
     if (bytes > 0) {
-      ++allocations;
-      live += bytes;
-      blocks.insert_or_assign(block, bytes);
-      peak = std::max(peak, live);
-    } else if (const auto own = blocks.find(block); own != blocks.end()) {
-      live -= own->second;
-      blocks.erase(own);
+      ledger.allocated(block, bytes, current_memory_owner());
+    } else {
+      ledger.freed(block);
     }
   }
 
-  // The object is shared with threads that inherit this thread's state.
-  std::mutex mutex;
-  // What was allocated here and is not freed yet. The size that comes with the
-  // end of another block is that of whatever was last reported at its address.
-  std::unordered_map<void*, int64_t> blocks;
-  int64_t live = 0;
-  int64_t peak = 0;
-  int64_t allocations = 0;
+  const c10::DeviceType device_;
+  // By the allocator, of all threads.
+  const bool is_told_;
 };
 
 }  // namespace
 
 struct MemoryMeter::Impl {
-  std::shared_ptr<Counter> counter = std::make_shared<Counter>();
+  explicit Impl(c10::DeviceType device)
+      : counter(std::make_shared<Counter>(device)) {}
+
+  std::shared_ptr<Counter> counter;
   c10::DebugInfoGuard guard{c10::DebugInfoKind::PROFILER_STATE, counter};
 };
 
-MemoryMeter::MemoryMeter() : impl_(std::make_unique<Impl>()) {}
+MemoryMeter::MemoryMeter(c10::DeviceType device)
+    : impl_(std::make_unique<Impl>(device)) {}
 MemoryMeter::~MemoryMeter() = default;
 
 int64_t MemoryMeter::live_bytes() const {
-  const std::lock_guard lock(impl_->counter->mutex);
-  return impl_->counter->live;
+  return impl_->counter->ledger.live().total;
+}
+
+int64_t MemoryMeter::live_bytes(MemoryTag tag) const {
+  return impl_->counter->ledger.live().of(tag);
 }
 
 int64_t MemoryMeter::peak_bytes() const {
-  const std::lock_guard lock(impl_->counter->mutex);
-  return impl_->counter->peak;
+  return impl_->counter->ledger.at_peak().total;
 }
 
-void MemoryMeter::reset_peak() {
-  const std::lock_guard lock(impl_->counter->mutex);
-  impl_->counter->peak = impl_->counter->live;
+int64_t MemoryMeter::peak_bytes(MemoryTag tag) const {
+  return impl_->counter->ledger.at_peak().of(tag);
 }
+
+void MemoryMeter::reset_peak() { impl_->counter->ledger.reset_peak(); }
 
 int64_t MemoryMeter::allocations() const {
-  const std::lock_guard lock(impl_->counter->mutex);
-  return impl_->counter->allocations;
+  return impl_->counter->ledger.allocations();
 }
+
+MemoryLedger& MemoryMeter::ledger() { return impl_->counter->ledger; }
 
 }  // namespace remat

@@ -260,12 +260,13 @@ void PageArena::make_room(size_t pages, size_t fresh) {
     release((static_cast<size_t>(over) + page_bytes_ - 1) / page_bytes_);
   }
   if (stats_.resident_bytes + bytes_of(fresh) > limit_) {
+    const int64_t missing = stats_.live_bytes + bytes_of(pages) - limit_;
     throw BudgetError(
         str("[memory] large tensors may use ", format_bytes(limit_),
             " and use ", format_bytes(stats_.live_bytes),
-            "; another one needs ", format_bytes(bytes_of(pages)), ", so that ",
-            format_bytes(stats_.live_bytes + bytes_of(pages) - limit_),
-            " more would do here"));
+            "; another one needs ", format_bytes(bytes_of(pages)), ": ",
+            format_bytes(missing), " are missing"),
+        missing);
   }
 }
 

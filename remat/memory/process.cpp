@@ -1,5 +1,7 @@
 #include "remat/memory/process.h"
 
+#include <sys/utsname.h>
+
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -35,6 +37,18 @@ int64_t peak_resident_bytes() {
 int64_t available_bytes() {
   return field_bytes("/proc/meminfo", "MemAvailable") +
          field_bytes("/proc/meminfo", "SwapFree");
+}
+
+std::string processor_name() {
+  std::ifstream lines("/proc/cpuinfo");
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  utsname system{};
+  return uname(&system) == 0 ? system.machine : "unknown";
 }
 
 }  // namespace remat

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace remat {
 
@@ -14,5 +15,13 @@ int64_t peak_resident_bytes();
 // killing one (MemAvailable and SwapFree of /proc/meminfo), in bytes. Limits of
 // a control group are not seen.
 int64_t available_bytes();
+
+// "AMD EPYC 7B13" and the like (/proc/cpuinfo); the architecture's name where
+// the system does not tell.
+std::string processor_name();
+
+// "AMD EPYC 7B13" and the like (/proc/cpuinfo), or the architecture's name
+// where the system does not tell.
+std::string processor_name();
 
 }  // namespace remat

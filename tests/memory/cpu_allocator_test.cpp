@@ -3,10 +3,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "remat/base/error.h"
 #include "remat/memory/meter.h"
+#include "remat/memory/spiller.h"
 
 namespace remat {
 namespace {
@@ -57,6 +60,99 @@ TEST_F(CpuAllocator, MeterCountsExactBytes) {
   }
   EXPECT_EQ(meter.live_bytes(), 0);
   EXPECT_EQ(meter.peak_bytes(), 400'044);
+}
+
+TEST_F(CpuAllocator, MeterCountsAllThreads) {
+  const MemoryMeter meter;
+  at::Tensor large, small;
+  std::thread([&] {
+    const MemoryScope scope(MemoryTag::kOptimizer);
+    large = at::empty({100'001}, at::kFloat);
+    small = at::empty({10}, at::kFloat);
+  }).join();
+  EXPECT_EQ(meter.live_bytes(MemoryTag::kOptimizer), 400'044);
+  EXPECT_EQ(meter.allocations(), 2);
+  std::thread([&] { large.reset(); }).join();
+  EXPECT_EQ(meter.live_bytes(), 40);
+}
+
+// Room for `bytes` more large tensors while it lives.
+class Limit {
+ public:
+  explicit Limit(int64_t bytes) {
+    release_cached_cpu_memory();
+    set_cpu_allocator_limit(cpu_allocator_stats().live_bytes + bytes);
+  }
+  ~Limit() { set_cpu_allocator_limit(INT64_MAX); }
+};
+
+constexpr int64_t kMiB = 1 << 20;
+
+TEST_F(CpuAllocator, PastTheLimitNamesWhatHoldsTheMemory) {
+  const MemoryScope layer(MemoryTag::kActivations, "layer 7");
+  const at::Tensor held = at::empty({3 * kMiB}, at::kByte);
+  const Limit limit(2 * kMiB);
+  const at::Tensor fits = at::empty({2 * kMiB}, at::kByte);
+  try {
+    at::empty({kMiB}, at::kByte);
+    FAIL() << "it is past the limit";
+  } catch (const BudgetError& error) {
+    EXPECT_EQ(error.missing_bytes(), kMiB);
+    const std::string text = error.what();
+    EXPECT_NE(text.find("another one needs 1.00 MiB: 1.00 MiB are missing"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("\n         activations  5.00 MiB: layer 7 5.00 MiB"),
+              std::string::npos)
+        << text;
+  }
+}
+
+TEST_F(CpuAllocator, AsksSpillersBeforeItFails) {
+  const Limit limit(8 * kMiB);
+  std::vector<at::Tensor> spillable, kept;
+  for (int i = 0; i < 4; ++i) {
+    spillable.push_back(at::empty({kMiB}, at::kByte));
+    kept.push_back(at::empty({kMiB}, at::kByte));
+  }
+  std::vector<int64_t> asked;
+  {
+    const MemorySpiller never([](int64_t) { return 0; });
+    const MemorySpiller spiller([&](int64_t bytes) -> int64_t {
+      asked.push_back(bytes);
+      int64_t freed = 0;
+      while (freed < bytes && !spillable.empty()) {
+        freed += static_cast<int64_t>(spillable.back().nbytes());
+        spillable.pop_back();
+        // What it needs itself; past the limit nobody is asked again.
+        EXPECT_EQ(at::ones({kMiB}, at::kByte)[0].item<int>(), 1);
+        EXPECT_THROW(at::empty({16 * kMiB}, at::kByte), BudgetError);
+      }
+      return freed;
+    });
+    kept.push_back(at::ones({2 * kMiB}, at::kByte));
+    EXPECT_EQ(asked, std::vector<int64_t>{2 * kMiB});
+    EXPECT_EQ(spillable.size(), 2u);
+    EXPECT_THROW(at::empty({3 * kMiB}, at::kByte), BudgetError);
+    EXPECT_TRUE(spillable.empty());
+    kept.push_back(at::ones({2 * kMiB}, at::kByte));
+  }
+  const size_t before = asked.size();
+  EXPECT_THROW(at::empty({kMiB}, at::kByte), BudgetError);
+  EXPECT_EQ(asked.size(), before);
+}
+
+TEST_F(CpuAllocator, ASpillersExceptionIsTheAllocations) {
+  const Limit limit(kMiB);
+  const MemorySpiller full(
+      [](int64_t) -> int64_t { throw Error("[store] the disk is full"); });
+  try {
+    at::empty({2 * kMiB}, at::kByte);
+    FAIL() << "it is past the limit";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[store] the disk is full");
+  }
+  EXPECT_EQ(at::ones({kMiB}, at::kByte)[0].item<int>(), 1);
 }
 
 // A storage grows by the allocator that it began with.

@@ -56,6 +56,44 @@ TEST(MemoryMeter, OlderMemoryIsNotSubtracted) {
   EXPECT_GT(same_address, 0);
 }
 
+TEST(MemoryMeter, CountsByPurpose) {
+  MemoryMeter meter;
+  at::Tensor weight, activation;
+  {
+    const MemoryScope forward(MemoryTag::kActivations, "layer 0");
+    weight = at::empty({100}, at::kByte);
+    activation = at::empty({50}, at::kByte);
+  }
+  set_memory_owner(weight.storage().data(), memory_owner(MemoryTag::kWeights));
+  EXPECT_EQ(meter.live_bytes(MemoryTag::kWeights), 100);
+  EXPECT_EQ(meter.live_bytes(MemoryTag::kActivations), 50);
+  activation.reset();
+  EXPECT_EQ(meter.live_bytes(MemoryTag::kActivations), 0);
+  meter.reset_peak();
+  EXPECT_EQ(meter.peak_bytes(MemoryTag::kWeights), 100);
+  EXPECT_EQ(meter.peak_bytes(MemoryTag::kActivations), 0);
+  ASSERT_EQ(meter.ledger().holders().size(), 1u);
+  EXPECT_EQ(meter.ledger().holders()[0].owner,
+            memory_owner(MemoryTag::kWeights));
+}
+
+TEST(MemoryMeter, CountsTheDeviceThatItIsFor) {
+  const MemoryMeter meter(c10::DeviceType::PrivateUse1);
+  const at::Tensor on_cpu = at::empty({1024}, at::kFloat);
+  EXPECT_EQ(meter.live_bytes(), 0);
+  int block = 0;
+  for (const int index : {0, 1}) {
+    const c10::Device device(c10::DeviceType::PrivateUse1,
+                             static_cast<c10::DeviceIndex>(index));
+    c10::reportMemoryUsageToProfiler(&block + index, 640, 640, 640, device);
+  }
+  EXPECT_EQ(meter.live_bytes(), 1280);
+  c10::reportMemoryUsageToProfiler(
+      &block, -640, 0, 0, c10::Device(c10::DeviceType::PrivateUse1, 0));
+  EXPECT_EQ(meter.live_bytes(), 640);
+  EXPECT_EQ(meter.peak_bytes(), 1280);
+}
+
 TEST(Process, PeakCoversWhatWasTouched) {
   constexpr int64_t kBytes = 64 << 20;
   const int64_t before = peak_resident_bytes();

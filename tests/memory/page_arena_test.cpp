@@ -205,8 +205,7 @@ TEST(PageArena, HoldsItsLimit) {
   } catch (const BudgetError& error) {
     EXPECT_STREQ(error.what(),
                  "[memory] large tensors may use 80.0 KiB and use 72.0 KiB; "
-                 "another one needs 12.0 KiB, so that 4.00 KiB more would do "
-                 "here");
+                 "another one needs 12.0 KiB: 4.00 KiB are missing");
   }
   // Nothing is lost, and what is free makes room.
   arena.free(a.begin);

@@ -23,20 +23,33 @@ prepare() {
   fi
 }
 
+# Texts of a batch and steps of a measured run.
+batch=2
+steps=5
+
+# base_model: from here on the layers are those of BigBird-base, 12 of 768.
+base_model() {
+  sed -i -E 's/("hidden_size": *)[0-9]+/\1768/; s/("num_hidden_layers": *)[0-9]+/\112/
+    s/("num_attention_heads": *)[0-9]+/\112/; s/("intermediate_size": *)[0-9]+/\13072/' \
+    "$work/config.json"
+  batch=1
+  steps=3
+}
+
 # run NAME LENGTH FLAG...
 run() {
   local name=$1 length=$2
   shift 2
   "$remat" train --model "$work/config.json" --train-file "$work/long.jsonl" \
     --output-dir "$work/$name" --overwrite-output-dir \
-    --max-seq-length "$length" --per-device-train-batch-size 2 --seed 1 \
+    --max-seq-length "$length" --per-device-train-batch-size "$batch" --seed 1 \
     --quiet --json "$@"
 }
 
-# measure NAME LENGTH FLAG...: five steps; the result is NAME.json.
+# measure NAME LENGTH FLAG...: some steps; the result is NAME.json.
 measure() {
   local name=$1
-  run "$@" --max-steps 5 --tokenizer "$work/spiece.model" >"$work/$name.json"
+  run "$@" --max-steps "$steps" --tokenizer "$work/spiece.model" >"$work/$name.json"
 }
 
 # field KEY NAME: a number of the run's result.

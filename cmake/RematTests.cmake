@@ -117,14 +117,14 @@ if(PYTHON3_PROGRAM AND NOT REMAT_SANITIZE)
 endif()
 
 # examples: what docs/PAGE.md shows is compiled and runs.
-foreach(page regions graphs offload)
+foreach(page regions graphs offload memory)
   add_executable(remat_example_${page} ${PROJECT_SOURCE_DIR}/examples/${page}/${page}.cpp)
-  target_link_libraries(remat_example_${page} PRIVATE remat_runtime)
+  target_link_libraries(remat_example_${page} PRIVATE remat_runtime remat_profile)
   add_test(NAME examples.${page} COMMAND remat_example_${page})
   set_tests_properties(examples.${page} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
 endforeach()
 foreach(pair regions:examples/regions/regions.cpp graphs:examples/graphs/graphs.cpp
-             offload:examples/offload/offload.cpp
+             offload:examples/offload/offload.cpp memory:examples/memory/memory.cpp
              distributed:tests/distributed/example_test.cpp)
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 document)

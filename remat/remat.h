@@ -3,6 +3,11 @@
 
 #include "remat/base/error.h"
 #include "remat/base/version.h"
+#include "remat/memory/cpu_allocator.h"
+#include "remat/memory/meter.h"
+#include "remat/memory/spiller.h"
+#include "remat/profile/fit_memory.h"
+#include "remat/profile/profile_cache.h"
 #include "remat/profile/profile_stages.h"
 #include "remat/runtime/checkpoint.h"
 #include "remat/runtime/checkpoint_graph.h"

@@ -13,8 +13,8 @@
 #include "remat/cli/common_flags.h"
 #include "remat/cli/plan_report.h"
 #include "remat/nn/bigbird.h"
+#include "remat/profile/fit_memory.h"
 #include "remat/profile/profile_stages.h"
-#include "remat/train/memory_plan.h"
 #include "remat/train/model_folder.h"
 
 namespace remat::cli {
@@ -53,9 +53,12 @@ plan::Chain profile_model(const ProfileRequest& request,
   const nn::BigBirdStages run = model.stages(input);
   ProfileOptions options;
   options.repetitions = static_cast<int>(request.repetitions);
-  options.names = run.names;
   plan::Chain chain = profile_stages(run.stages, run.input_ids, options).chain;
-  chain.fixed_bytes = train::measure_memory_parts(model).total();
+  std::vector<at::Tensor> parameters;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    parameters.push_back(parameter);
+  }
+  chain.fixed_bytes = measure_memory_parts(parameters).total();
   return chain;
 }
 

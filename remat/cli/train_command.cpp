@@ -14,6 +14,7 @@
 #include "remat/cli/train_recorder.h"
 #include "remat/cli/train_setup.h"
 #include "remat/memory/process.h"
+#include "remat/profile/profile_cache.h"
 #include "remat/train/run_folder.h"
 #include "remat/train/trainer.h"
 
@@ -89,6 +90,9 @@ void add_training_flags(Flags& flags, TrainRequest& request) {
             "What the process may hold at once, such as\n900MiB or 4GiB: a "
             "plan chooses what is\nrecomputed, the same losses to the last "
             "bit.\nExit code 3 if no plan fits");
+  flags.add("profile-cache", &request.profile_cache, "DIR",
+            "Where what was measured for plans is kept\n(default "
+            "~/.cache/remat/profiles); off: nowhere");
   flags.add("gradient-checkpointing", &options.checkpointing.enabled, "",
             "Recompute layers in backward instead of\nkeeping their values: "
             "less memory, the same\nlosses to the last bit");
@@ -102,6 +106,16 @@ void add_training_flags(Flags& flags, TrainRequest& request) {
             "N", "Texts in a batch");
   flags.add("logging-steps", &options.logging_steps, "N",
             "Steps between progress lines");
+}
+
+void set_profile_cache(TrainRequest& request) {
+  if (request.profile_cache.empty()) {
+    request.options.profile_cache = ProfileCache::default_directory().string();
+  } else if (request.profile_cache != "off") {
+    request.profile_cache =
+        std::filesystem::absolute(request.profile_cache).string();
+    request.options.profile_cache = request.profile_cache;
+  }
 }
 
 void set_memory(TrainRequest& request) {
@@ -138,6 +152,10 @@ void check(const Flags& flags, TrainRequest& request) {
   checkpointing.every_n_layers = request.every_n_layers.value_or(1);
   if (!request.memory.empty()) {
     set_memory(request);
+    set_profile_cache(request);
+  } else if (!request.profile_cache.empty()) {
+    fail_usage("train", "--profile-cache is ", request.profile_cache,
+               "; only --memory measures profiles. Leave it out.");
   }
   train::check(request.options);
   if (request.every_n_layers.has_value() &&
@@ -161,7 +179,7 @@ void make_absolute(TrainRequest& request) {
 
 void print_result(const TrainRequest& request, const std::string& output_dir,
                   const train::TrainResult& result,
-                  const std::optional<train::MemoryPlan>& plan) {
+                  const std::optional<MemoryPlan>& plan) {
   const double loss_sum =
       std::accumulate(result.losses.begin(), result.losses.end(), 0.0);
   if (request.common.json) {

@@ -65,9 +65,9 @@ TrainRecorder::TrainRecorder(const TrainRequest& request, const TrainJob& job,
   std::signal(SIGTERM, on_stop_signal);
 }
 
-void TrainRecorder::on_plan(const train::MemoryPlan& plan) {
-  plan_ = plan;
-  say("plan", plan.explain());
+void TrainRecorder::on_plan(const train::BatchPlan& plan) {
+  plan_ = plan.memory;
+  say("plan", plan.memory.explain());
 }
 
 void TrainRecorder::on_step(const train::StepReport& report) {

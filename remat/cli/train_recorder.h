@@ -24,7 +24,7 @@ class TrainRecorder final : public train::TrainObserver {
   TrainRecorder(const TrainRequest& request, const TrainJob& job,
                 const std::string& run_toml);
 
-  void on_plan(const train::MemoryPlan& plan) override;
+  void on_plan(const train::BatchPlan& plan) override;
   void on_step(const train::StepReport& report) override;
   void on_evaluation(const train::EvaluationReport& report) override;
   bool stop_requested() override;
@@ -35,7 +35,7 @@ class TrainRecorder final : public train::TrainObserver {
   void finish(const train::TrainResult& result);
 
   // The first one; empty without --memory.
-  const std::optional<train::MemoryPlan>& plan() const { return plan_; }
+  const std::optional<MemoryPlan>& plan() const { return plan_; }
 
  private:
   void replace_other_run();
@@ -44,7 +44,7 @@ class TrainRecorder final : public train::TrainObserver {
   const data::Tokenizer& tokenizer_;
   std::filesystem::path directory_;
   std::string run_toml_;
-  std::optional<train::MemoryPlan> plan_;
+  std::optional<MemoryPlan> plan_;
   train::Progress progress_;
   train::LineFile metrics_;
   train::ModelFolderWriter writer_;

@@ -28,6 +28,7 @@ struct TrainRequest {
   bool overwrite_output_dir = false;
   std::optional<int64_t> every_n_layers;
   std::string memory;
+  std::string profile_cache;
   train::TrainOptions options;
   CommonOptions common;
 };

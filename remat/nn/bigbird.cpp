@@ -139,11 +139,10 @@ struct BigBirdClassifier::Impl : std::enable_shared_from_this<Impl> {
   BigBirdStages stages(const BigBirdInput& given, uint64_t seed) {
     const PreparedInput input = prepare_bigbird_input(config, given);
     const AttentionBatch batch = attention_batch(input);
-    BigBirdStages result{
-        .input_ids = input.input_ids, .stages = {}, .names = {}};
+    BigBirdStages result{.input_ids = input.input_ids, .stages = {}};
     const auto add = [&](std::string name, auto forward) {
-      result.stages.push_back({std::move(forward), {}});
-      result.names.push_back(std::move(name));
+      result.stages.push_back(
+          {.forward = std::move(forward), .name = std::move(name)});
     };
     // Holds what it uses: the recomputation may outlive this model.
     const std::shared_ptr<const Impl> self = shared_from_this();

@@ -42,9 +42,8 @@ struct BigBirdOutput {
 // The model on one input, for a planner: from input_ids to logits.
 struct BigBirdStages {
   at::Tensor input_ids;  // with inner padding
-  // The embeddings, each layer, the head. They keep the model alive.
+  // Embeddings, each layer, head. They keep the model alive.
   std::vector<PlanStage> stages;
-  std::vector<std::string> names;
 };
 
 // Sequence classification. Owns the parameters; not thread-safe.

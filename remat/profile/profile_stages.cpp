@@ -237,10 +237,6 @@ Profile profile_stages(const std::vector<PlanStage>& stages,
   if (stages.empty()) {
     fail_usage("profile", "there are no stages");
   }
-  if (!options.names.empty() && options.names.size() != stages.size()) {
-    fail_usage("profile", "there are ", stages.size(), " stages and ",
-               options.names.size(), " names");
-  }
   if (!c10::GradMode::is_enabled()) {
     fail_usage("profile", "gradients are off; a profile measures backward too");
   }
@@ -251,7 +247,7 @@ Profile profile_stages(const std::vector<PlanStage>& stages,
   at::Tensor input = x.detach().set_requires_grad(x.requires_grad());
   for (size_t i = 0; i < stages.size(); ++i) {
     plan::Stage costs;
-    costs.name = options.names.empty() ? str("stage ", i) : options.names[i];
+    costs.name = stages[i].name.empty() ? str("stage ", i) : stages[i].name;
     StageProfiler profiler(stages[i], input, options);
     at::Tensor output = profiler.measure(costs);
     profile.gradient_bytes.push_back(profiler.gradient_bytes());

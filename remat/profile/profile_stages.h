@@ -18,8 +18,6 @@ struct ProfileOptions {
   // more, untimed, to warm up and to measure memory.
   int repetitions = 3;
   double seconds_per_stage = 0.1;
-  // Of the stages, in errors and tables; default "stage 0", ...
-  std::vector<std::string> names;
   // Whether parameters have gradients before a backward, which adds to them, or
   // get them from it, as where they are dropped after each step.
   bool gradients_exist = true;
@@ -49,8 +47,8 @@ struct Profile {
 // ATen's random generators are afterwards what they were. stages: as for
 // run_plan(); a stage that reads tensors of another graph gets their gradients
 // counted as its own work. x: the input of the first stage, of any type; the
-// chain's input needs a gradient if x does. Throws UsageError without stages,
-// for names of another number and with gradients off.
+// chain's input needs a gradient if x does. A stage without a name is "stage 0"
+// and so on. Throws UsageError without stages and with gradients off.
 Profile profile_stages(const std::vector<PlanStage>& stages,
                        const at::Tensor& x, const ProfileOptions& options = {});
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "remat/base/error.h"
+#include "remat/memory/owner.h"
 #include "remat/runtime/save_on_cpu.h"
 #include "remat/runtime/unpinned_input.h"
 
@@ -29,13 +30,19 @@ class Execution : public std::enable_shared_from_this<Execution> {
   at::Tensor run(const at::Tensor& x) { return run(plan_->steps, x); }
 
   at::Tensor run_plain(at::Tensor x) const {
-    for (const PlanStage& stage : stages_) {
-      x = stage.forward(x);
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      x = forward(static_cast<int>(i), x);
     }
     return x;
   }
 
  private:
+  at::Tensor forward(int index, const at::Tensor& x) const {
+    const PlanStage& stage = stages_[static_cast<size_t>(index)];
+    const MemoryScope memory(MemoryTag::kActivations, stage.name);
+    return stage.forward(x);
+  }
+
   void check(const std::vector<RegionStep>& steps) const {
     for (const RegionStep& step : steps) {
       if (step.way != 0) {
@@ -56,7 +63,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
     for (const RegionStep& step : steps) {
       switch (step.kind) {
         case RegionStep::Kind::kSave:
-          x = stages_[static_cast<size_t>(step.begin)].forward(x);
+          x = forward(step.begin, x);
           break;
         case RegionStep::Kind::kRegion:
           x = region(step, step.end, nullptr, std::move(x));
@@ -74,7 +81,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
     x = region(step, step.end - 1, input, std::move(x));
     const detail::HookScope hooks(
         std::make_shared<detail::UnpinnedInputHandler>(input));
-    return stages_[static_cast<size_t>(step.end) - 1].forward(x);
+    return forward(step.end - 1, x);
   }
 
   at::Tensor region(const RegionStep& step, int end,

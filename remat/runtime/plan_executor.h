@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "remat/plan/region_plan.h"
@@ -20,7 +21,9 @@ namespace remat {
 struct PlanStage {
   std::function<at::Tensor(const at::Tensor&)> forward;
   // What it changes in place besides: CheckpointOptions::buffers().
-  std::vector<at::Tensor> buffers;
+  std::vector<at::Tensor> buffers = {};
+  // For tables of time and memory: what it computes is this part's.
+  std::string name = {};
 };
 
 // Runs the stages one after the other on x. Gradients are those of the plain

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "remat/base/error.h"
+#include "remat/memory/owner.h"
 #include "remat/runtime/context_guard.h"
 #include "remat/runtime/operator_log.h"
 #include "remat/runtime/process_settings.h"
@@ -136,6 +137,7 @@ Recomputation::make_hooks() {
 }
 
 void Recomputation::run(std::vector<at::Tensor> inputs) {
+  const MemoryScope memory(MemoryTag::kActivations);
   std::optional<ResultReplay> replay;
   if (region_.kept_.has_value()) {
     replay.emplace(*region_.kept_, region_.title());

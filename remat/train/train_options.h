@@ -54,6 +54,10 @@ struct TrainOptions {
   // What the process may hold at once, in bytes: a plan chooses what is
   // recomputed, instead of `checkpointing`. Needs install_cpu_allocator().
   std::optional<int64_t> memory_bytes;
+
+  // Keeps the profiles that its plans are made from; empty: they are measured
+  // each time.
+  std::string profile_cache;
 };
 
 // Throws UsageError that names the flag, its value and what would be right.

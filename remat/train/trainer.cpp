@@ -7,10 +7,13 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <utility>
 
+#include "remat/base/bytes.h"
 #include "remat/base/error.h"
 #include "remat/base/log.h"
 #include "remat/base/philox.h"
+#include "remat/memory/ledger.h"
 #include "remat/train/gradients.h"
 #include "remat/train/learning_rate_schedule.h"
 #include "remat/train/optimizer.h"
@@ -40,6 +43,36 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+// Whose memory the parameters' is, and while it lives that of gradients that
+// backward makes for them: for the table of an error.
+class NamedOwners {
+ public:
+  explicit NamedOwners(std::vector<at::Tensor> parameters)
+      : parameters_(std::move(parameters)) {
+    for (const at::Tensor& parameter : parameters_) {
+      set_memory_owner(parameter.storage().data(),
+                       memory_owner(MemoryTag::kWeights));
+      hooks_.push_back(parameter.register_hook([](const at::Tensor& gradient) {
+        if (gradient.has_storage()) {
+          set_memory_owner(gradient.storage().data(),
+                           memory_owner(MemoryTag::kGradients));
+        }
+      }));
+    }
+  }
+  ~NamedOwners() {
+    for (size_t i = 0; i < hooks_.size(); ++i) {
+      parameters_[i].remove_hook(hooks_[i]);
+    }
+  }
+  NamedOwners(const NamedOwners&) = delete;
+  NamedOwners& operator=(const NamedOwners&) = delete;
+
+ private:
+  const std::vector<at::Tensor> parameters_;
+  std::vector<unsigned> hooks_;
+};
+
 class Trainer {
  public:
   Trainer(nn::BigBirdClassifier& model, const data::Dataset& train_set,
@@ -60,9 +93,28 @@ class Trainer {
   TrainResult run() {
     model_.train(true);
     model_.set_checkpointing(options_.checkpointing);
-    if (options_.memory_bytes.has_value()) {
-      plan_memory();
+    if (!options_.memory_bytes.has_value()) {
+      return run_steps();
     }
+    const NamedOwners owners(parameters_);
+    plan_memory();
+    try {
+      return run_steps();
+    } catch (const BudgetError& error) {
+      const int64_t enough =
+          ((*options_.memory_bytes + error.missing_bytes()) >> 20) + 1;
+      throw BudgetError(
+          str("[train] step ", result_.steps + 1, " needs more than --memory ",
+              format_bytes(*options_.memory_bytes), "; here --memory ", enough,
+              "MiB would do.\n", error.what()),
+          error.missing_bytes());
+    }
+  }
+
+ private:
+  using Group = std::vector<std::vector<int64_t>>;
+
+  TrainResult run_steps() {
     for (int64_t epoch = 0;
          result_.steps < total_steps_ && !result_.interrupted; ++epoch) {
       run_epoch(epoch);
@@ -72,9 +124,6 @@ class Trainer {
     result_.median_step_seconds = median(step_seconds_);
     return std::move(result_);
   }
-
- private:
-  using Group = std::vector<std::vector<int64_t>>;
 
   static std::vector<at::Tensor> parameters_of(
       const nn::BigBirdClassifier& model) {
@@ -102,8 +151,13 @@ class Trainer {
     const int64_t texts =
         std::min(options_.per_device_train_batch_size, examples());
     const int64_t length = longest_of(train_set_);
+    std::optional<ProfileCache> cache;
+    if (!options_.profile_cache.empty()) {
+      cache.emplace(options_.profile_cache);
+    }
     planner_.emplace(model_, *options_.memory_bytes,
-                     options_.gradient_accumulation_steps == 1);
+                     options_.gradient_accumulation_steps == 1,
+                     std::move(cache));
     observer_.on_plan(planner_->plan(texts, length));
     limit_evaluation(texts * length);
   }
@@ -168,13 +222,14 @@ class Trainer {
       if (planner_.has_value()) {
         planner_->apply(batch.input_ids.size(0), batch.input_ids.size(1));
       }
-      const at::Tensor logits =
-          model_.forward({batch.input_ids, batch.attention_mask, {}});
-      const at::Tensor loss = at::cross_entropy_loss(logits, batch.labels);
+      const at::Tensor loss = loss_of(batch);
       const double value = loss.item<double>();
       require_finite(report.step, "the loss", value);
-      // A factor of 1 would round nothing, but cost two operations.
-      (group.size() == 1 ? loss : loss.mul(share)).backward();
+      {
+        const MemoryScope backward(MemoryTag::kBackward);
+        // A factor of 1 would round nothing, but cost two operations.
+        (group.size() == 1 ? loss : loss.mul(share)).backward();
+      }
       report.loss += value * share;
       report.tokens += batch.tokens;
     }
@@ -183,13 +238,23 @@ class Trainer {
     if (options_.max_grad_norm > 0) {
       clip_gradients(parameters_, report.grad_norm, options_.max_grad_norm);
     }
-    optimizer_.step(report.learning_rate);
+    {
+      const MemoryScope moments(MemoryTag::kOptimizer);
+      optimizer_.step(report.learning_rate);
+    }
     clear_gradients(parameters_);
     report.seconds = seconds_since(start);
     ++result_.steps;
     result_.losses.push_back(report.loss);
     step_seconds_.push_back(report.seconds);
     return report;
+  }
+
+  at::Tensor loss_of(const data::Batch& batch) {
+    const MemoryScope activations(MemoryTag::kActivations);
+    const at::Tensor logits =
+        model_.forward({batch.input_ids, batch.attention_mask, {}});
+    return at::cross_entropy_loss(logits, batch.labels);
   }
 
   void require_finite(int64_t step, const char* what, double value) const {

@@ -8,7 +8,7 @@
 #include "remat/data/batches.h"
 #include "remat/nn/bigbird.h"
 #include "remat/train/evaluation.h"
-#include "remat/train/memory_plan.h"
+#include "remat/train/memory_planner.h"
 #include "remat/train/train_options.h"
 
 namespace remat::train {
@@ -36,7 +36,7 @@ class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
   // Before step one, with TrainOptions::memory_bytes.
-  virtual void on_plan(const MemoryPlan&) {}
+  virtual void on_plan(const BatchPlan&) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_evaluation(const EvaluationReport&) {}
   // Asked after each step and within evaluations.

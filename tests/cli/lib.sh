@@ -9,6 +9,8 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 # Threads that wait must not take a core from those that work.
 export OMP_WAIT_POLICY=passive
+# Nothing that was measured before, nothing left behind.
+export XDG_CACHE_HOME=$work/cache
 
 die() {
   echo "FAILED: $*" >&2

@@ -31,7 +31,7 @@ number() {
 expect 0 '"memory_bytes":null' "${run[@]}" --output-dir plain --json
 unbounded=$(number peak_resident_bytes)
 
-expect 3 '^\[train\] no plan fits 20.0 MiB: the least is [0-9.]+ MiB for batches of 8 x' \
+expect 3 '^\[memory\] no plan fits 20.0 MiB: the least is [0-9.]+ MiB \(.*, for batches of 8 x' \
   "${run[@]}" --output-dir small --memory 20MiB
 least=$(sed -n 's/.*the least is \([0-9]*\).*/\1/p' stderr)
 [[ ! -e small/model.safetensors ]] || die 'a run that cannot be left a model'
@@ -50,6 +50,11 @@ for budget in $((least + 12)) $(((least + unbounded / 1048576) / 2)) 4096; do
   cmp plain/model.safetensors "within-$budget/model.safetensors" ||
     die "the model within $budget MiB differs"
 done
+# The second run's profile is the first one's.
+[[ $(grep -c '^\[profile\] measured before' stderr) == 1 ]] ||
+  die 'what was measured before is measured again'
+[[ $(find cache/remat/profiles -name '*.json' | wc -l) == 1 ]] ||
+  die 'not one profile is kept'
 grep -q 'recomputed' stderr && die 'recomputed within 4 GiB'
 grep -q '^memory = "4096MiB"' within-4096/run.toml || die 'not in run.toml'
 
@@ -74,6 +79,14 @@ expect 2 '--memory chooses which layers are recomputed; leave out' \
   "${run[@]}" --output-dir bad --memory 1GiB --gradient-checkpointing
 expect 2 '--memory chooses which layers are recomputed; leave out' \
   "${run[@]}" --output-dir bad --memory 1GiB --every-n-layers 2
+expect 0 '"memory_bytes":' "${run[@]}" --output-dir cached --max-steps 1 \
+  --memory 4096MiB --profile-cache off --json
+grep -q '^\[profile\]' stderr && die 'off: neither read nor written'
+touch file
+expect 0 '^\[profile\] measured; it cannot be kept: .*file' "${run[@]}" \
+  --output-dir unkept --max-steps 1 --memory 4096MiB --profile-cache file/dir
+expect 2 '--profile-cache is dir; only --memory' \
+  "${run[@]}" --output-dir bad --profile-cache dir
 expect 2 '--memory needs --allocator caching' \
   "${run[@]}" --output-dir bad --memory 1GiB --allocator system
 [[ ! -e bad ]] || die 'a wrong flag made a directory'

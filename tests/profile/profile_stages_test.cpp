@@ -211,12 +211,6 @@ TEST(ProfileStages, BadInputIsAnError) {
   EXPECT_EQ(error([] { profile_stages({}, row()); }),
             "[profile] there are no stages");
   EXPECT_EQ(error([] {
-              ProfileOptions options;
-              options.names = {"a", "b"};
-              profile_stages({sines(1)}, row(), options);
-            }),
-            "[profile] there are 1 stages and 2 names");
-  EXPECT_EQ(error([] {
               const c10::NoGradGuard no_grad;
               profile_stages({sines(1)}, row());
             }),

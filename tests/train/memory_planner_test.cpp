@@ -1,5 +1,5 @@
 // Which batches get which plans, and when one is made.
-#include "remat/train/memory_plan.h"
+#include "remat/train/memory_planner.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class MemoryPlans : public testing::Test {
 };
 
 TEST_F(MemoryPlans, LargerBatchesGetPlansOfTheirOwnOnce) {
-  MemoryPlanner planner(model_, kPlenty, true);
+  MemoryPlanner planner(model_, kPlenty, true, {});
   planner.plan(4, 16);
   EXPECT_FALSE(is_planned_for(planner, 4, 16));
   EXPECT_FALSE(is_planned_for(planner, 2, 10));
@@ -52,8 +52,8 @@ TEST_F(MemoryPlans, PlanningDrawsNothingAndLeavesNoGradients) {
   at::manual_seed(3);
   const double next = at::rand({1}).item<double>();
   at::manual_seed(3);
-  MemoryPlanner planner(model_, kPlenty, true);
-  const MemoryPlan& plan = planner.plan(2, 16);
+  MemoryPlanner planner(model_, kPlenty, true, {});
+  const MemoryPlan& plan = planner.plan(2, 16).memory;
   EXPECT_EQ(at::rand({1}).item<double>(), next);
   for (const auto& [name, parameter] : model_.named_parameters()) {
     EXPECT_FALSE(parameter.grad().defined()) << name;
@@ -66,11 +66,11 @@ TEST_F(MemoryPlans, PlanningDrawsNothingAndLeavesNoGradients) {
 
 TEST_F(MemoryPlans, TooLittleNamesTheLeast) {
   try {
-    MemoryPlanner(model_, 1 << 20, true).plan(2, 16);
+    MemoryPlanner(model_, 1 << 20, true, {}).plan(2, 16);
     FAIL() << "nothing was thrown";
   } catch (const NoPlanError& error) {
     EXPECT_EQ(std::string(error.what())
-                  .rfind("[train] no plan fits 1.00 MiB: the least is ", 0),
+                  .rfind("[memory] no plan fits 1.00 MiB: the least is ", 0),
               0u)
         << error.what();
   }

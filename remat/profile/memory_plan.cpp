@@ -1,0 +1,207 @@
+#include "remat/profile/memory_plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "remat/base/bytes.h"
+#include "remat/base/error.h"
+#include "remat/plan/simulator.h"
+
+namespace remat {
+namespace {
+
+using plan::Chain;
+using plan::Schedule;
+
+// Bounds of one solution: a few stages are planned to within a percent, and
+// planning itself has to stay within the budget.
+constexpr int64_t kPlanningBytes = int64_t{4} << 20;
+constexpr double kPlanningOperations = 1e8;
+
+// Steps of the search for the budget that gradients to come leave free.
+constexpr int kBisections = 6;
+
+int64_t sum(const std::vector<int64_t>& values) {
+  int64_t total = 0;
+  for (const int64_t value : values) {
+    total += value;
+  }
+  return total;
+}
+
+// The peak of a pass in which the gradients of a stage's parameters are there
+// from its backward on, and not before. Chain::fixed_bytes holds them all.
+int64_t peak_with_new_gradients(const Chain& chain, const Schedule& schedule,
+                                const std::vector<int64_t>& gradient_bytes) {
+  const plan::Run run = plan::simulate(chain, schedule);
+  int64_t to_come = sum(gradient_bytes);
+  int64_t peak = 0;
+  for (size_t i = 0; i < schedule.actions.size(); ++i) {
+    const plan::Action& action = schedule.actions[i];
+    if (action.kind == plan::ActionKind::kBackward) {
+      to_come -= gradient_bytes[static_cast<size_t>(action.stage)];
+    }
+    peak = std::max(peak, run.timeline[i].total_bytes - to_come);
+  }
+  return peak;
+}
+
+std::string format_ratio(double ratio) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", ratio);
+  return text;
+}
+
+// "2 times" of a stage that runs three.
+std::string recomputed(int times) {
+  return times == 0   ? "kept"
+         : times == 1 ? "recomputed"
+                      : str("recomputed ", times, " times");
+}
+
+// "embeddings kept, layer 0 to layer 7 recomputed, ..."
+std::string list_stages(const Chain& chain, const plan::RegionPlan& regions) {
+  const std::vector<int> forwards = plan::forwards_of(regions);
+  std::string text;
+  for (size_t i = 0; i < forwards.size();) {
+    size_t end = i + 1;
+    while (end < forwards.size() && forwards[end] == forwards[i]) {
+      ++end;
+    }
+    text += str(text.empty() ? "" : ", ", chain.stages[i].name);
+    if (end - i > 1) {
+      text += str(" to ", chain.stages[end - 1].name);
+    }
+    text += " " + recomputed(forwards[i] - 1);
+    i = end;
+  }
+  return text;
+}
+
+class Search {
+ public:
+  Search(const Chain& chain, const std::vector<int64_t>& gradient_bytes,
+         bool gradients_are_new)
+      : chain_(chain),
+        gradient_bytes_(gradient_bytes),
+        are_new_(gradients_are_new) {}
+
+  // The fastest plan whose peak is within the budget. Where gradients are new,
+  // a plan for a larger budget may fit: the fastest such is found by halving.
+  // Without one, least_bytes() would do.
+  std::optional<plan::Plan> within(int64_t budget) {
+    plan::Result result = solve(budget);
+    int64_t fits = budget;
+    if (!result) {
+      fits = result.error().least_bytes;
+      result = solve(fits);
+      if (!result || peak(*result) > budget) {
+        least_bytes_ = result ? peak(*result) : fits;
+        return std::nullopt;
+      }
+    }
+    plan::Plan best = *result;
+    if (are_new_ && best.extra_seconds > 0) {
+      int64_t over = budget + sum(gradient_bytes_);
+      for (int i = 0; i < kBisections && over - fits > budget / 200; ++i) {
+        const int64_t middle = fits + (over - fits) / 2;
+        const plan::Result better = solve(middle);
+        if (better && peak(*better) <= budget) {
+          fits = middle;
+          best = *better;
+        } else {
+          over = middle;
+        }
+      }
+    }
+    best.peak_bytes = peak(best);
+    return best;
+  }
+
+  int64_t least_bytes() const { return least_bytes_; }
+
+ private:
+  plan::Result solve(int64_t bytes) const {
+    plan::SolveOptions options;
+    options.budget_bytes = bytes;
+    options.max_table_bytes = kPlanningBytes;
+    options.max_operations = kPlanningOperations;
+    return plan::solve(chain_, options);
+  }
+
+  int64_t peak(const plan::Plan& found) const {
+    return are_new_ ? peak_with_new_gradients(chain_, found.schedule,
+                                              gradient_bytes_)
+                    : found.peak_bytes;
+  }
+
+  const Chain& chain_;
+  const std::vector<int64_t>& gradient_bytes_;
+  const bool are_new_;
+  int64_t least_bytes_ = 0;
+};
+
+}  // namespace
+
+std::string MemoryPlan::explain() const {
+  return str("budget     ", format_bytes(budget_bytes), ": weights ",
+             format_bytes(parts.weights), ", gradients ",
+             format_bytes(parts.gradients), ", optimizer ",
+             format_bytes(parts.optimizer), ", code, texts and buffers ",
+             format_bytes(parts.rest + parts.slack), "\nplan       ",
+             list_stages(chain, *regions), "\nprediction peak ",
+             format_bytes(plan.peak_bytes), ", a step ",
+             format_ratio(plan.seconds / unbounded_seconds),
+             " times that of keeping everything, which needs ",
+             format_bytes(unbounded_peak_bytes));
+}
+
+MemoryPlan plan_memory(const Profile& profile, const MemoryParts& parts,
+                       int64_t budget_bytes, bool gradients_are_new) {
+  MemoryPlan made;
+  made.budget_bytes = budget_bytes;
+  made.parts = parts;
+  made.chain = profile.chain;
+  made.chain.fixed_bytes = parts.total();
+  Search search(made.chain, profile.gradient_bytes, gradients_are_new);
+  const std::optional<plan::Plan> everything = search.within(plan::kUnlimited);
+  made.unbounded_peak_bytes = everything->peak_bytes;
+  made.unbounded_seconds = everything->seconds;
+  std::optional<plan::Plan> found = search.within(budget_bytes);
+  if (!found.has_value()) {
+    throw NoPlanError(
+        str("[memory] no plan fits ", format_bytes(budget_bytes),
+            ": the least is ", format_bytes(search.least_bytes()),
+            " (weights, gradients and optimizer alone are ",
+            format_bytes(parts.weights + parts.gradients + parts.optimizer),
+            ", code, texts and buffers ",
+            format_bytes(parts.rest + parts.slack), ")"),
+        search.least_bytes());
+  }
+  made.plan = *std::move(found);
+  made.regions = std::make_shared<const plan::RegionPlan>(
+      plan::region_plan(made.plan.schedule));
+  return made;
+}
+
+Profile scaled(Profile profile, int64_t numerator, int64_t denominator) {
+  const auto scale = [&](int64_t& bytes) {
+    bytes = (bytes * numerator + denominator - 1) / denominator;
+  };
+  const double share =
+      static_cast<double>(numerator) / static_cast<double>(denominator);
+  scale(profile.chain.input_bytes);
+  for (plan::Stage& stage : profile.chain.stages) {
+    scale(stage.output_bytes);
+    scale(stage.saved_bytes);
+    scale(stage.forward_workspace_bytes);
+    // Of the backward some is the weights', whatever the batch.
+    stage.forward_seconds *= share;
+    stage.backward_seconds *= share;
+  }
+  return profile;
+}
+
+}  // namespace remat

@@ -198,11 +198,14 @@ void print_result(const TrainRequest& request, const std::string& output_dir,
     json["peak_resident_bytes"] = peak_resident_bytes();
     json["memory_bytes"] = nullptr;
     json["predicted_peak_bytes"] = nullptr;
+    json["predicted_step_seconds"] = nullptr;
     json["predicted_slowdown"] = nullptr;
     if (plan.has_value()) {
       json["memory_bytes"] = plan->budget_bytes;
       json["predicted_peak_bytes"] = plan->plan.peak_bytes;
-      json["predicted_slowdown"] = plan->plan.seconds / plan->unbounded_seconds;
+      json["predicted_step_seconds"] = plan->step_seconds();
+      json["predicted_slowdown"] =
+          plan->step_seconds() / plan->unbounded_step_seconds();
     }
     json["median_step_seconds"] = result.median_step_seconds;
     json["interrupted"] = result.interrupted;
@@ -219,15 +222,19 @@ void print_result(const TrainRequest& request, const std::string& output_dir,
         metrics.accuracy, metrics.majority_accuracy, metrics.macro_f1,
         static_cast<long long>(result.best->step));
   }
-  const std::string predicted =
-      plan.has_value()
-          ? str(" (predicted ", format_bytes(plan->plan.peak_bytes), " of ",
-                format_bytes(plan->budget_bytes), ")")
-          : "";
-  std::printf("%lld steps of %.3g s, peak memory %s%s; model in %s\n",
+  std::string predicted_seconds, predicted_bytes;
+  if (plan.has_value()) {
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%.3g", plan->step_seconds());
+    predicted_seconds = str(" (predicted ", seconds, ")");
+    predicted_bytes = str(" (predicted ", format_bytes(plan->plan.peak_bytes),
+                          " of ", format_bytes(plan->budget_bytes), ")");
+  }
+  std::printf("%lld steps of %.3g s%s, peak memory %s%s; model in %s\n",
               static_cast<long long>(result.steps), result.median_step_seconds,
-              format_bytes(peak_resident_bytes()).c_str(), predicted.c_str(),
-              output_dir.c_str());
+              predicted_seconds.c_str(),
+              format_bytes(peak_resident_bytes()).c_str(),
+              predicted_bytes.c_str(), output_dir.c_str());
 }
 
 }  // namespace

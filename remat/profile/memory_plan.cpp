@@ -48,9 +48,9 @@ int64_t peak_with_new_gradients(const Chain& chain, const Schedule& schedule,
   return peak;
 }
 
-std::string format_ratio(double ratio) {
+std::string format_number(double number) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.2f", ratio);
+  std::snprintf(text, sizeof text, "%.3g", number);
   return text;
 }
 
@@ -152,10 +152,19 @@ std::string MemoryPlan::explain() const {
              format_bytes(parts.optimizer), ", code, texts and buffers ",
              format_bytes(parts.rest + parts.slack), "\nplan       ",
              list_stages(chain, *regions), "\nprediction peak ",
-             format_bytes(plan.peak_bytes), ", a step ",
-             format_ratio(plan.seconds / unbounded_seconds),
+             format_bytes(plan.peak_bytes), ", a step of ",
+             format_number(step_seconds()), " s, ",
+             format_number(step_seconds() / unbounded_step_seconds()),
              " times that of keeping everything, which needs ",
              format_bytes(unbounded_peak_bytes));
+}
+
+double MemoryPlan::step_seconds() const {
+  return static_cast<double>(passes) * plan.seconds + update_seconds;
+}
+
+double MemoryPlan::unbounded_step_seconds() const {
+  return static_cast<double>(passes) * unbounded_seconds + update_seconds;
 }
 
 MemoryPlan plan_memory(const Profile& profile, const MemoryParts& parts,

@@ -39,6 +39,13 @@ struct MemoryPlan {
   // With everything kept.
   int64_t unbounded_peak_bytes = 0;
   double unbounded_seconds = 0;
+  // Of a step that is so many passes over the stages and the optimizer's
+  // update.
+  int64_t passes = 1;
+  double update_seconds = 0;
+
+  double step_seconds() const;
+  double unbounded_step_seconds() const;
 
   // Lines for people: what is kept and recomputed, and what that costs.
   std::string explain() const;

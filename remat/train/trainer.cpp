@@ -158,7 +158,10 @@ class Trainer {
     planner_.emplace(model_, *options_.memory_bytes,
                      options_.gradient_accumulation_steps == 1,
                      std::move(cache));
-    observer_.on_plan(planner_->plan(texts, length));
+    BatchPlan plan = planner_->plan(texts, length);
+    plan.memory.passes = options_.gradient_accumulation_steps;
+    plan.memory.update_seconds = measure_update_seconds(parameters_, options_);
+    observer_.on_plan(plan);
     limit_evaluation(texts * length);
   }
 

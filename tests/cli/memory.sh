@@ -44,6 +44,7 @@ for budget in $((least + 12)) $(((least + unbounded / 1048576) / 2)) 4096; do
     die "more than $budget MiB"
   (($(number predicted_peak_bytes) <= budget << 20)) ||
     die "predicted more than $budget MiB"
+  grep -q '"predicted_step_seconds":[0-9.e-]*,' stdout || die 'no time'
   grep -q '^\[plan\] budget' stderr || die 'no plan is shown'
   diff <(losses plain) <(losses "within-$budget") ||
     die "losses within $budget MiB differ"

@@ -30,6 +30,18 @@ TEST(Optimizer, OnlyMatricesDecay) {
   EXPECT_TRUE(at::equal(bias, at::ones({3})));
 }
 
+TEST(Optimizer, UpdateSecondsGrowWithTheParameters) {
+  const TrainOptions options;
+  const at::Tensor large = at::zeros({1 << 20}), small = at::zeros({3});
+  const double once = measure_update_seconds({large, small}, options);
+  const double often =
+      measure_update_seconds(std::vector<at::Tensor>(1000, large), options);
+  EXPECT_GT(once, 0);
+  EXPECT_GT(often, 50 * once);
+  EXPECT_EQ(measure_update_seconds({}, options), 0);
+  EXPECT_FALSE(large.grad().defined());
+}
+
 TEST(Optimizer, IsAdamWWithTheGivenBetasAndEpsilon) {
   TrainOptions options;
   options.weight_decay = 0.01;

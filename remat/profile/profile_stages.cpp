@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <unordered_set>
 #include <utility>
 
@@ -62,7 +63,14 @@ std::vector<at::Tensor> leaves_behind(const at::Tensor& output) {
 // Takes the gradients of leaves away and puts them back.
 class BorrowedGradients {
  public:
-  explicit BorrowedGradients(bool others_exist) : others_exist_(others_exist) {}
+  // Where others are to exist, leaves get one to add to until then.
+  BorrowedGradients(const std::vector<at::Tensor>& leaves, bool others_exist)
+      : others_exist_(others_exist) {
+    for (const at::Tensor& leaf : leaves) {
+      own_.emplace_back(leaf, leaf.grad());
+      leaf.mutable_grad() = others_exist ? at::zeros_like(leaf) : at::Tensor();
+    }
+  }
   ~BorrowedGradients() {
     for (const auto& [leaf, gradient] : own_) {
       leaf.mutable_grad() = gradient;
@@ -70,14 +78,6 @@ class BorrowedGradients {
   }
   BorrowedGradients(const BorrowedGradients&) = delete;
   BorrowedGradients& operator=(const BorrowedGradients&) = delete;
-
-  // Gives the leaf another gradient to add to until then, if there is to be
-  // one.
-  void borrow(const at::Tensor& leaf) {
-    own_.emplace_back(leaf, leaf.grad());
-    leaf.mutable_grad() = others_exist_ ? at::zeros_like(leaf) : at::Tensor();
-    bytes_ += memory_bytes(leaf);
-  }
 
   void drop_new() const {
     if (!others_exist_) {
@@ -87,13 +87,9 @@ class BorrowedGradients {
     }
   }
 
-  int64_t bytes() const { return bytes_; }
-  int64_t new_bytes() const { return others_exist_ ? 0 : bytes_; }
-
  private:
   const bool others_exist_;
   std::vector<std::pair<at::Tensor, at::Tensor>> own_;
-  int64_t bytes_ = 0;
 };
 
 // Puts back what a call of a stage changes.
@@ -124,138 +120,221 @@ class RestoredState {
   detail::ReplayState buffers_;
 };
 
-class StageProfiler {
- public:
-  StageProfiler(const PlanStage& stage, const at::Tensor& input,
-                const ProfileOptions& options)
-      : stage_(stage),
-        input_(input),
-        options_(options),
-        gradients_(options.gradients_exist) {}
-
-  int64_t gradient_bytes() const { return gradients_.bytes(); }
-
-  // The output, without its graph; a leaf that requires a gradient if it did.
-  at::Tensor measure(plan::Stage& costs) {
-    warm_up();
-    measure_memory(costs);
-    measure_time(costs);
-    return output_.detach().set_requires_grad(has_gradient_);
-  }
-
- private:
-  // Caches of the stage and of libtorch; and what its backward adds to.
-  void warm_up() {
-    const at::Tensor output = stage_.forward(input_);
-    if (!output.defined()) {
-      fail_usage("profile", "a stage returned no tensor");
-    }
-    has_gradient_ = output.requires_grad();
-    if (!has_gradient_) {
-      return;
-    }
-    for (const at::Tensor& leaf : leaves_behind(output)) {
-      if (!leaf.is_same(input_)) {
-        gradients_.borrow(leaf);
-      }
-    }
-    backward(output, at::ones_like(output));
-  }
-
-  void measure_memory(plan::Stage& costs) {
-    MemoryMeter meter;
-    at::Tensor output = stage_.forward(input_);
-    costs.output_bytes = memory_bytes(output);
-    // A stage that returns its input, or a view of it, makes no new memory; a
-    // chain cannot say so.
-    costs.saved_bytes = std::max(meter.live_bytes(), costs.output_bytes);
-    costs.forward_workspace_bytes =
-        std::max<int64_t>(meter.peak_bytes() - costs.saved_bytes, 0);
-    if (has_gradient_) {
-      at::Tensor gradient = at::ones_like(output);
-      const int64_t gradients =
-          memory_bytes(gradient) +
-          (input_.requires_grad() ? memory_bytes(input_) : 0);
-      // Its memory is counted; nothing holds the output but the stage.
-      output_ = output.detach();
-      meter.reset_peak();
-      backward(std::exchange(output, {}), std::exchange(gradient, {}));
-      costs.backward_workspace_bytes =
-          std::max<int64_t>(meter.peak_bytes() - costs.saved_bytes - gradients -
-                                gradients_.new_bytes(),
-                            0);
-    } else {
-      output_ = output;
-    }
-  }
-
-  void measure_time(plan::Stage& costs) {
-    std::vector<double> forward, backward_times;
-    double total = 0;
-    for (int i = 0;
-         i < kMostRepetitions &&
-         (i < options_.repetitions || total < options_.seconds_per_stage);
-         ++i) {
-      const auto start = Clock::now();
-      const at::Tensor output = stage_.forward(input_);
-      const auto middle = Clock::now();
-      forward.push_back(std::chrono::duration<double>(middle - start).count());
-      backward_times.push_back(0);
-      if (has_gradient_) {
-        const at::Tensor gradient = at::ones_like(output);
-        const auto begin = Clock::now();
-        backward(output, gradient);
-        backward_times.back() =
-            std::chrono::duration<double>(Clock::now() - begin).count();
-      }
-      total += forward.back() + backward_times.back();
-    }
-    costs.forward_seconds = median(std::move(forward));
-    costs.backward_seconds = median(std::move(backward_times));
-  }
-
-  void backward(const at::Tensor& output, const at::Tensor& gradient) {
-    torch::autograd::backward({output}, {gradient});
-    if (input_.requires_grad()) {
-      input_.mutable_grad() = at::Tensor();
-    }
-    gradients_.drop_new();
-  }
-
-  const PlanStage& stage_;
-  const at::Tensor& input_;
-  const ProfileOptions& options_;
-  BorrowedGradients gradients_;
-  at::Tensor output_;
-  bool has_gradient_ = false;
-};
-
-}  // namespace
-
-Profile profile_stages(const std::vector<PlanStage>& stages,
-                       const at::Tensor& x, const ProfileOptions& options) {
+void check(const std::vector<PlanStage>& stages) {
   if (stages.empty()) {
     fail_usage("profile", "there are no stages");
   }
   if (!c10::GradMode::is_enabled()) {
     fail_usage("profile", "gradients are off; a profile measures backward too");
   }
+}
+
+// One stage; every call gives the input of the next, without its graph: a leaf
+// that requires a gradient if the output did.
+class StageProfiler {
+ public:
+  StageProfiler(const PlanStage& stage, bool gradients_exist)
+      : stage_(stage), gradients_exist_(gradients_exist) {}
+
+  // Caches of the stage and of libtorch; and whose gradients it makes.
+  at::Tensor warm_up(const at::Tensor& input) {
+    const at::Tensor output = stage_.forward(input);
+    if (!output.defined()) {
+      fail_usage("profile", "a stage returned no tensor");
+    }
+    has_gradient_ = output.requires_grad();
+    if (!has_gradient_) {
+      return output;
+    }
+    for (const at::Tensor& leaf : leaves_behind(output)) {
+      if (!leaf.is_same(input)) {
+        leaves_.push_back(leaf);
+        gradient_bytes_ += memory_bytes(leaf);
+      }
+    }
+    const BorrowedGradients gradients(leaves_, gradients_exist_);
+    backward(input, output, at::ones_like(output), gradients);
+    return next_input(output);
+  }
+
+  at::Tensor measure_memory(const at::Tensor& input, plan::Stage& costs) const {
+    const BorrowedGradients gradients(leaves_, gradients_exist_);
+    MemoryMeter meter;
+    at::Tensor output = stage_.forward(input);
+    costs.output_bytes = memory_bytes(output);
+    // A stage that returns its input, or a view of it, makes no new memory; a
+    // chain cannot say so.
+    costs.saved_bytes = std::max(meter.live_bytes(), costs.output_bytes);
+    costs.forward_workspace_bytes =
+        std::max<int64_t>(meter.peak_bytes() - costs.saved_bytes, 0);
+    const at::Tensor next = next_input(output);
+    if (has_gradient_) {
+      at::Tensor gradient = at::ones_like(output);
+      const int64_t counted_elsewhere =
+          memory_bytes(gradient) +
+          (input.requires_grad() ? memory_bytes(input) : 0) +
+          (gradients_exist_ ? 0 : gradient_bytes_);
+      meter.reset_peak();
+      // Its memory is counted; nothing holds the output but the stage.
+      backward(input, std::exchange(output, {}), std::exchange(gradient, {}),
+               gradients);
+      costs.backward_workspace_bytes = std::max<int64_t>(
+          meter.peak_bytes() - costs.saved_bytes - counted_elsewhere, 0);
+    }
+    return next;
+  }
+
+  // Returns how long it took.
+  double measure_time(at::Tensor& input) {
+    const BorrowedGradients gradients(leaves_, gradients_exist_);
+    const auto start = Clock::now();
+    const at::Tensor output = stage_.forward(input);
+    forward_seconds_.push_back(seconds_since(start));
+    backward_seconds_.push_back(0);
+    at::Tensor next = next_input(output);
+    if (has_gradient_) {
+      const at::Tensor gradient = at::ones_like(output);
+      const auto begin = Clock::now();
+      backward(input, output, gradient, gradients);
+      backward_seconds_.back() = seconds_since(begin);
+    }
+    input = std::move(next);
+    return forward_seconds_.back() + backward_seconds_.back();
+  }
+
+  int64_t gradient_bytes() const { return gradient_bytes_; }
+  const std::vector<double>& forward_seconds() const {
+    return forward_seconds_;
+  }
+  const std::vector<double>& backward_seconds() const {
+    return backward_seconds_;
+  }
+
+ private:
+  static double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  at::Tensor next_input(const at::Tensor& output) const {
+    return has_gradient_ ? output.detach().set_requires_grad(true) : output;
+  }
+
+  static void backward(const at::Tensor& input, const at::Tensor& output,
+                       const at::Tensor& gradient,
+                       const BorrowedGradients& gradients) {
+    torch::autograd::backward({output}, {gradient});
+    if (input.requires_grad()) {
+      input.mutable_grad() = at::Tensor();
+    }
+    gradients.drop_new();
+  }
+
+  const PlanStage& stage_;
+  const bool gradients_exist_;
+  std::vector<at::Tensor> leaves_;
+  int64_t gradient_bytes_ = 0;
+  bool has_gradient_ = false;
+  std::vector<double> forward_seconds_, backward_seconds_;
+};
+
+at::Tensor first_input(const at::Tensor& x) {
+  return x.detach().set_requires_grad(x.requires_grad());
+}
+
+// All stages in turn, as a pass has them: what a stage finds in the caches is
+// what a step leaves there. Spread over time, the samples of a stage share no
+// disturbance.
+void measure_times(std::vector<StageProfiler>& profilers, const at::Tensor& x,
+                   const ProfileOptions& options) {
+  double total = 0;
+  const double enough =
+      options.seconds_per_stage * static_cast<double>(profilers.size());
+  for (int i = 0;
+       i < kMostRepetitions && (i < options.repetitions || total < enough);
+       ++i) {
+    at::Tensor input = first_input(x);
+    for (StageProfiler& profiler : profilers) {
+      total += profiler.measure_time(input);
+    }
+  }
+}
+
+bool has_same_bytes(const plan::Stage& a, const plan::Stage& b) {
+  return a.output_bytes == b.output_bytes && a.saved_bytes == b.saved_bytes &&
+         a.forward_workspace_bytes == b.forward_workspace_bytes &&
+         a.backward_workspace_bytes == b.backward_workspace_bytes;
+}
+
+// Stages that follow each other, have the same bytes and take about the same
+// time are taken for equal, as the layers of a transformer are: the medians of
+// all their samples are truer than those of each.
+void set_times(std::vector<plan::Stage>& stages,
+               const std::vector<StageProfiler>& profilers) {
+  constexpr double kNoise = 0.25;
+  const auto total = [](const plan::Stage& stage) {
+    return stage.forward_seconds + stage.backward_seconds;
+  };
+  for (size_t i = 0; i < stages.size(); ++i) {
+    stages[i].forward_seconds = median(profilers[i].forward_seconds());
+    stages[i].backward_seconds = median(profilers[i].backward_seconds());
+  }
+  for (size_t begin = 0; begin < stages.size();) {
+    std::vector<double> forward, backward;
+    size_t end = begin;
+    for (; end < stages.size() && has_same_bytes(stages[begin], stages[end]) &&
+           std::abs(total(stages[end]) - total(stages[begin])) <=
+               kNoise * total(stages[begin]);
+         ++end) {
+      const auto& more_forward = profilers[end].forward_seconds();
+      const auto& more_backward = profilers[end].backward_seconds();
+      forward.insert(forward.end(), more_forward.begin(), more_forward.end());
+      backward.insert(backward.end(), more_backward.begin(),
+                      more_backward.end());
+    }
+    const double forward_seconds = median(std::move(forward));
+    const double backward_seconds = median(std::move(backward));
+    for (; begin < end; ++begin) {
+      stages[begin].forward_seconds = forward_seconds;
+      stages[begin].backward_seconds = backward_seconds;
+    }
+  }
+}
+
+}  // namespace
+
+Profile profile_stages(const std::vector<PlanStage>& stages,
+                       const at::Tensor& x, const ProfileOptions& options) {
+  check(stages);
   const RestoredState restored(stages, x);
   Profile profile;
   plan::Chain& chain = profile.chain;
   chain.input_bytes = memory_bytes(x);
-  at::Tensor input = x.detach().set_requires_grad(x.requires_grad());
+  std::vector<StageProfiler> profilers;
+  at::Tensor input = first_input(x);
   for (size_t i = 0; i < stages.size(); ++i) {
+    StageProfiler& profiler =
+        profilers.emplace_back(stages[i], options.gradients_exist);
     plan::Stage costs;
     costs.name = stages[i].name.empty() ? str("stage ", i) : stages[i].name;
-    StageProfiler profiler(stages[i], input, options);
-    at::Tensor output = profiler.measure(costs);
+    profiler.warm_up(input);
+    input = profiler.measure_memory(input, costs);
     profile.gradient_bytes.push_back(profiler.gradient_bytes());
     chain.stages.push_back(std::move(costs));
-    input = std::move(output);
   }
+  input.reset();
+  measure_times(profilers, x, options);
+  set_times(chain.stages, profilers);
   plan::validate(chain);
   return profile;
+}
+
+void warm_up_stages(const std::vector<PlanStage>& stages, const at::Tensor& x) {
+  check(stages);
+  const RestoredState restored(stages, x);
+  at::Tensor input = first_input(x);
+  for (const PlanStage& stage : stages) {
+    input = StageProfiler(stage, /*gradients_exist=*/false).warm_up(input);
+  }
 }
 
 }  // namespace remat

@@ -13,9 +13,9 @@
 namespace remat {
 
 struct ProfileOptions {
-  // A stage runs at least `repetitions` times, more until it has taken
-  // `seconds_per_stage`, and at most 20 times; times are medians. It runs twice
-  // more, untimed, to warm up and to measure memory.
+  // All stages in turn are timed at least `repetitions` times, more until they
+  // have taken `seconds_per_stage` each, and at most 20 times. Before that each
+  // runs twice, to warm up and to measure memory.
   int repetitions = 3;
   double seconds_per_stage = 0.1;
   // Whether parameters have gradients before a backward, which adds to them, or
@@ -31,7 +31,9 @@ struct Profile {
 
 // Runs one stage after the other, forward and backward, each alone and on the
 // detached output of the one before: no more memory is taken than the hungriest
-// stage needs, and its input. Time is that of the threads in use now.
+// stage needs, and its input. Times are medians, with the threads in use now;
+// over stages that follow each other with the same bytes and, within a quarter,
+// the same time.
 //
 // Bytes are counted through c10's memory reporting (MemoryMeter), on the CPU:
 //   output    the storage of the output, if it is new
@@ -51,5 +53,9 @@ struct Profile {
 // and so on. Throws UsageError without stages and with gradients off.
 Profile profile_stages(const std::vector<PlanStage>& stages,
                        const at::Tensor& x, const ProfileOptions& options = {});
+
+// Runs each stage once, as a profile does and without a trace: what libraries
+// keep for themselves from their first use on is there afterwards.
+void warm_up_stages(const std::vector<PlanStage>& stages, const at::Tensor& x);
 
 }  // namespace remat

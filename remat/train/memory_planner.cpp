@@ -69,10 +69,34 @@ const BatchPlan& MemoryPlanner::plan(int64_t texts, int64_t length) {
   return planned.plan;
 }
 
+// What tokens a batch has does not matter. The random blocks and masks of the
+// batches to come are not touched.
 Profile MemoryPlanner::profile_batch(int64_t texts, int64_t length) {
-  if (!cache_.has_value()) {
-    return measure_profile(texts, length);
+  const detail::RandomState random(std::vector<at::Tensor>{});
+  const at::Tensor ids = at::arange(texts * length, at::kLong)
+                             .remainder(model_.config().vocab_size)
+                             .view({texts, length});
+  const nn::BigBirdStages run = model_.stages({ids, at::ones_like(ids), {}});
+  bool is_measured = false;
+  const auto measure = [&] {
+    is_measured = true;
+    ProfileOptions options;
+    options.gradients_exist = !gradients_are_new_;
+    return profile_stages(run.stages, run.input_ids, options);
+  };
+  Profile profile = cache_.has_value()
+                        ? cache_->get(profile_subject(texts, length), measure)
+                        : measure();
+  if (!is_measured && !parts_.has_value()) {
+    // What the process holds besides is measured next.
+    warm_up_stages(run.stages, run.input_ids);
   }
+  random.restore();
+  return profile;
+}
+
+std::string MemoryPlanner::profile_subject(int64_t texts,
+                                           int64_t length) const {
   nlohmann::ordered_json model =
       nlohmann::ordered_json::parse(nn::to_json(model_.config()));
   model["texts"] = texts;
@@ -80,23 +104,7 @@ Profile MemoryPlanner::profile_batch(int64_t texts, int64_t length) {
   model["dtype"] =
       c10::toString(model_.named_parameters().front().second.scalar_type());
   model["gradients_are_new"] = gradients_are_new_;
-  return cache_->get(model.dump(),
-                     [&] { return measure_profile(texts, length); });
-}
-
-// What tokens a batch has does not matter. The random blocks and masks of the
-// batches to come are not touched.
-Profile MemoryPlanner::measure_profile(int64_t texts, int64_t length) {
-  const detail::RandomState random(std::vector<at::Tensor>{});
-  const at::Tensor ids = at::arange(texts * length, at::kLong)
-                             .remainder(model_.config().vocab_size)
-                             .view({texts, length});
-  nn::BigBirdStages run = model_.stages({ids, at::ones_like(ids), {}});
-  ProfileOptions options;
-  options.gradients_exist = !gradients_are_new_;
-  Profile profile = profile_stages(run.stages, run.input_ids, options);
-  random.restore();
-  return profile;
+  return model.dump();
 }
 
 // Once: what comes later is the run's own.

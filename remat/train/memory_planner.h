@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "remat/nn/bigbird.h"
 #include "remat/plan/region_plan.h"
@@ -38,7 +39,7 @@ class MemoryPlanner {
 
   // Profiles the model on a batch of so many texts and tokens a text, or of as
   // many as an earlier one had, whichever is more, and makes its plan: some ten
-  // passes, none if the profile is known. Throws NoPlanError with the least
+  // passes, one if the profile is known. Throws NoPlanError with the least
   // budget that would do.
   const BatchPlan& plan(int64_t texts, int64_t length);
 
@@ -54,7 +55,7 @@ class MemoryPlanner {
   };
 
   Profile profile_batch(int64_t texts, int64_t length);
-  Profile measure_profile(int64_t texts, int64_t length);
+  std::string profile_subject(int64_t texts, int64_t length) const;
   const MemoryParts& parts();
   std::shared_ptr<const plan::RegionPlan> plan_for(Planned& planned,
                                                    int64_t share);

@@ -27,8 +27,13 @@ prepare() {
 batch=2
 steps=5
 
-# base_model: from here on the layers are those of BigBird-base, 12 of 768.
-base_model() {
+# choose_model quickstart|base: base has the layers of BigBird-base, 12 of 768.
+choose_model() {
+  case $1 in
+    quickstart) return ;;
+    base) ;;
+    *) echo "unknown model $1; it is quickstart or base" >&2; exit 2 ;;
+  esac
   sed -i -E 's/("hidden_size": *)[0-9]+/\1768/; s/("num_hidden_layers": *)[0-9]+/\112/
     s/("num_attention_heads": *)[0-9]+/\112/; s/("intermediate_size": *)[0-9]+/\13072/' \
     "$work/config.json"

@@ -36,17 +36,22 @@ void free_block(void* block) {
   }
 }
 
-// Spillers are asked as long as they free something.
+// Spillers are asked as long as they free something, and in vain a few times
+// more: another thread may have taken what they freed.
 void* allocate_large(size_t bytes) {
+  constexpr int kMostVainRounds = 10;
   PageArena& large = *arena;
-  for (;;) {
+  for (int vain_rounds = 0;;) {
+    const int64_t live = large.stats().live_bytes;
     try {
       void* const block = large.allocate(bytes);
       cpu_memory_ledger().allocated(block, static_cast<int64_t>(bytes),
                                     current_memory_owner());
       return block;
     } catch (const BudgetError& error) {
-      if (detail::spill_memory(error.missing_bytes()) <= 0) {
+      const int64_t spilled = detail::spill_memory(error.missing_bytes());
+      vain_rounds += large.stats().live_bytes < live ? 0 : 1;
+      if (spilled <= 0 || vain_rounds > kMostVainRounds) {
         throw BudgetError(str(error.what(), "\n",
                               usage_table(cpu_memory_ledger(), kTableIndent)),
                           error.missing_bytes());

@@ -173,7 +173,7 @@ MemoryPlan plan_memory(const Profile& profile, const MemoryParts& parts,
   made.budget_bytes = budget_bytes;
   made.parts = parts;
   made.chain = profile.chain;
-  made.chain.fixed_bytes = parts.total();
+  made.chain.fixed_bytes = parts.total() + profile.shared_bytes;
   Search search(made.chain, profile.gradient_bytes, gradients_are_new);
   const std::optional<plan::Plan> everything = search.within(plan::kUnlimited);
   made.unbounded_peak_bytes = everything->peak_bytes;
@@ -202,6 +202,7 @@ Profile scaled(Profile profile, int64_t numerator, int64_t denominator) {
   const double share =
       static_cast<double>(numerator) / static_cast<double>(denominator);
   scale(profile.chain.input_bytes);
+  scale(profile.shared_bytes);
   for (plan::Stage& stage : profile.chain.stages) {
     scale(stage.output_bytes);
     scale(stage.saved_bytes);

@@ -31,7 +31,7 @@ struct MemoryParts {
 struct MemoryPlan {
   int64_t budget_bytes = 0;
   MemoryParts parts;
-  // Of the stages; fixed_bytes is parts.total().
+  // Of the stages; fixed_bytes is parts.total() and what stages share.
   plan::Chain chain;
   // Its peak is that of the process.
   plan::Plan plan;

@@ -52,6 +52,7 @@ std::string to_text(const std::string& key, const Profile& profile) {
   json["key"] = key;
   json["chain"] = Json::parse(plan::to_json(profile.chain));
   json["gradient_bytes"] = profile.gradient_bytes;
+  json["shared_bytes"] = profile.shared_bytes;
   return json.dump(1) + "\n";
 }
 
@@ -71,7 +72,9 @@ std::optional<Profile> read_profile(const fs::path& path,
     profile.chain =
         plan::chain_from_json(json.at("chain").dump(), path.string());
     json.at("gradient_bytes").get_to(profile.gradient_bytes);
-    if (profile.gradient_bytes.size() != profile.chain.stages.size()) {
+    json.at("shared_bytes").get_to(profile.shared_bytes);
+    if (profile.shared_bytes < 0 ||
+        profile.gradient_bytes.size() != profile.chain.stages.size()) {
       return std::nullopt;
     }
     return profile;

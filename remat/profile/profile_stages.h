@@ -27,6 +27,9 @@ struct Profile {
   plan::Chain chain;
   // Of each stage: bytes of the gradients of all leaves but its input.
   std::vector<int64_t> gradient_bytes;
+  // Of what stages pass on unchanged (ListStage), and its gradient: the most at
+  // once. It is in none of the chain's; count it as fixed.
+  int64_t shared_bytes = 0;
 };
 
 // Runs one stage after the other, forward and backward, each alone and on the
@@ -53,9 +56,14 @@ struct Profile {
 // and so on. Throws UsageError without stages and with gradients off.
 Profile profile_stages(const std::vector<PlanStage>& stages,
                        const at::Tensor& x, const ProfileOptions& options = {});
+Profile profile_stages(const std::vector<ListStage>& stages,
+                       const std::vector<at::Tensor>& x,
+                       const ProfileOptions& options = {});
 
 // Runs each stage once, as a profile does and without a trace: what libraries
 // keep for themselves from their first use on is there afterwards.
 void warm_up_stages(const std::vector<PlanStage>& stages, const at::Tensor& x);
+void warm_up_stages(const std::vector<ListStage>& stages,
+                    const std::vector<at::Tensor>& x);
 
 }  // namespace remat

@@ -12,11 +12,12 @@ namespace remat {
 namespace {
 
 using plan::RegionStep;
+using Tensors = std::vector<at::Tensor>;
 
 class Execution : public std::enable_shared_from_this<Execution> {
  public:
   Execution(std::shared_ptr<const plan::RegionPlan> plan,
-            std::vector<PlanStage> stages, CheckpointOptions options)
+            std::vector<ListStage> stages, CheckpointOptions options)
       : plan_(std::move(plan)),
         stages_(std::move(stages)),
         options_(std::move(options)) {
@@ -27,9 +28,9 @@ class Execution : public std::enable_shared_from_this<Execution> {
     check(plan_->steps);
   }
 
-  at::Tensor run(const at::Tensor& x) { return run(plan_->steps, x); }
+  Tensors run(Tensors x) { return run(plan_->steps, std::move(x)); }
 
-  at::Tensor run_plain(at::Tensor x) const {
+  Tensors run_plain(Tensors x) const {
     for (size_t i = 0; i < stages_.size(); ++i) {
       x = forward(static_cast<int>(i), x);
     }
@@ -37,8 +38,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   }
 
  private:
-  at::Tensor forward(int index, const at::Tensor& x) const {
-    const PlanStage& stage = stages_[static_cast<size_t>(index)];
+  Tensors forward(int index, const Tensors& x) const {
+    const ListStage& stage = stages_[static_cast<size_t>(index)];
     const MemoryScope memory(MemoryTag::kActivations, stage.name);
     return stage.forward(x);
   }
@@ -59,7 +60,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
     }
   }
 
-  at::Tensor run(const std::vector<RegionStep>& steps, at::Tensor x) {
+  Tensors run(const std::vector<RegionStep>& steps, Tensors x) {
     for (const RegionStep& step : steps) {
       switch (step.kind) {
         case RegionStep::Kind::kSave:
@@ -76,31 +77,31 @@ class Execution : public std::enable_shared_from_this<Execution> {
     return x;
   }
 
-  at::Tensor region_then_save(const RegionStep& step, at::Tensor x) {
-    const auto input = std::make_shared<detail::UnpinnedInput>();
-    x = region(step, step.end - 1, input, std::move(x));
+  Tensors region_then_save(const RegionStep& step, Tensors x) {
+    // Filled by the region's forward. The outputs' owner is the graph after the
+    // region, which owns the region: not the other way round as well.
+    const auto inputs = std::make_shared<detail::UnpinnedInputs>();
+    x = region(step, step.end - 1, inputs, std::move(x));
     const detail::HookScope hooks(
-        std::make_shared<detail::UnpinnedInputHandler>(input));
+        std::make_shared<detail::UnpinnedInputHandler>(*inputs));
     return forward(step.end - 1, x);
   }
 
-  at::Tensor region(const RegionStep& step, int end,
-                    const std::shared_ptr<detail::UnpinnedInput>& output,
-                    at::Tensor x) {
+  Tensors region(const RegionStep& step, int end,
+                 const std::shared_ptr<detail::UnpinnedInputs>& outputs,
+                 Tensors x) {
     CheckpointOptions options = options_;
     for (int stage = step.begin; stage < end; ++stage) {
       const auto& buffers = stages_[static_cast<size_t>(stage)].buffers;
       options.buffers_.insert(options.buffers_.end(), buffers.begin(),
                               buffers.end());
     }
-    // The output's owner is the graph after the region, which owns the region:
-    // not the other way round as well.
     const auto function =
-        [self = shared_from_this(), &step, is_noted = output != nullptr,
-         output = std::weak_ptr(output)](const at::Tensor& input) {
-          at::Tensor y = self->run(step.inside, input);
+        [self = shared_from_this(), &step, is_noted = outputs != nullptr,
+         outputs = std::weak_ptr(outputs)](const Tensors& input) {
+          Tensors y = self->run(step.inside, input);
           if (is_noted) {
-            detail::UnpinnedInput::note(output.lock().get(), y);
+            detail::note_outputs(outputs.lock().get(), y, input);
           }
           return y;
         };
@@ -112,19 +113,42 @@ class Execution : public std::enable_shared_from_this<Execution> {
   }
 
   const std::shared_ptr<const plan::RegionPlan> plan_;
-  const std::vector<PlanStage> stages_;
+  const std::vector<ListStage> stages_;
   const CheckpointOptions options_;
 };
 
 }  // namespace
 
+std::vector<ListStage> list_stages(std::vector<PlanStage> stages) {
+  std::vector<ListStage> lists;
+  for (PlanStage& stage : stages) {
+    lists.push_back(
+        {.forward =
+             [forward = std::move(stage.forward)](const Tensors& x) {
+               return Tensors{forward(x.front())};
+             },
+         .buffers = std::move(stage.buffers),
+         .name = std::move(stage.name)});
+  }
+  return lists;
+}
+
+std::vector<at::Tensor> run_plan(std::shared_ptr<const plan::RegionPlan> plan,
+                                 std::vector<ListStage> stages,
+                                 const CheckpointOptions& options,
+                                 std::vector<at::Tensor> x) {
+  const auto execution =
+      std::make_shared<Execution>(std::move(plan), std::move(stages), options);
+  return detail::regions_are_needed() ? execution->run(std::move(x))
+                                      : execution->run_plain(std::move(x));
+}
+
 at::Tensor run_plan(std::shared_ptr<const plan::RegionPlan> plan,
                     std::vector<PlanStage> stages,
                     const CheckpointOptions& options, const at::Tensor& x) {
-  const auto execution =
-      std::make_shared<Execution>(std::move(plan), std::move(stages), options);
-  return detail::regions_are_needed() ? execution->run(x)
-                                      : execution->run_plain(x);
+  return run_plan(std::move(plan), list_stages(std::move(stages)), options,
+                  Tensors{x})
+      .front();
 }
 
 }  // namespace remat

@@ -16,8 +16,8 @@ namespace remat {
 
 // One stage of a model, from tensor to tensor. It is called once in forward and
 // as often again in backward as the plan says, also after the call that it was
-// given to has returned. Other tensors that it reads (weights, a mask, the
-// encoder's output) it captures; they get gradients as without a plan.
+// given to has returned. Other tensors that it reads (weights, a mask) it
+// captures; they get gradients as without a plan.
 struct PlanStage {
   std::function<at::Tensor(const at::Tensor&)> forward;
   // What it changes in place besides: CheckpointOptions::buffers().
@@ -25,6 +25,18 @@ struct PlanStage {
   // For tables of time and memory: what it computes is this part's.
   std::string name = {};
 };
+
+// The same from tensors to tensors. What several later stages read, as a
+// decoder's layers read the encoder's output, each stage passes on unchanged:
+//   {h, encoded} -> {layer(h, encoded), encoded}
+struct ListStage {
+  std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>
+      forward;
+  std::vector<at::Tensor> buffers = {};
+  std::string name = {};
+};
+
+std::vector<ListStage> list_stages(std::vector<PlanStage> stages);
 
 // Runs the stages one after the other on x. Gradients are those of the plain
 // run, to the bit; with gradients off it is the plain run. The options are
@@ -37,5 +49,9 @@ struct PlanStage {
 at::Tensor run_plan(std::shared_ptr<const plan::RegionPlan> plan,
                     std::vector<PlanStage> stages,
                     const CheckpointOptions& options, const at::Tensor& x);
+std::vector<at::Tensor> run_plan(std::shared_ptr<const plan::RegionPlan> plan,
+                                 std::vector<ListStage> stages,
+                                 const CheckpointOptions& options,
+                                 std::vector<at::Tensor> x);
 
 }  // namespace remat

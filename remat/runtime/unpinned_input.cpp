@@ -1,5 +1,6 @@
 #include "remat/runtime/unpinned_input.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -18,10 +19,16 @@ at::Tensor without_graph(const at::Tensor& tensor) {
   return tensor.detach();
 }
 
+bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.defined() && a.has_storage() && b.has_storage() &&
+         a.storage().unsafeGetStorageImpl() ==
+             b.storage().unsafeGetStorageImpl();
+}
+
 class UnpinnedHooks final : public torch::autograd::SavedVariableHooks {
  public:
-  UnpinnedHooks(std::shared_ptr<UnpinnedInput> input, size_t depth)
-      : input_(std::move(input)), depth_(depth) {}
+  UnpinnedHooks(UnpinnedInputs inputs, size_t depth)
+      : inputs_(std::move(inputs)), depth_(depth) {}
 
   ~UnpinnedHooks() override {
     if (input_ != nullptr) {
@@ -30,12 +37,15 @@ class UnpinnedHooks final : public torch::autograd::SavedVariableHooks {
   }
 
   void call_pack_hook(const at::Tensor& tensor) override {
-    if (input_->holds(tensor)) {
-      layout_ = TensorLayout::of(tensor);
-      input_->add_user();
-      return;
+    const UnpinnedInputs inputs = std::exchange(inputs_, {});
+    for (const auto& input : inputs) {
+      if (input->holds(tensor)) {
+        layout_ = TensorLayout::of(tensor);
+        input->add_user();
+        input_ = input;
+        return;
+      }
     }
-    input_ = nullptr;
     const OuterHooksScope outer(depth_);
     kept_.emplace(without_graph(tensor), /*is_output=*/false);
   }
@@ -53,9 +63,11 @@ class UnpinnedHooks final : public torch::autograd::SavedVariableHooks {
   }
 
  private:
-  // Null once the tensor is known to be another's.
-  std::shared_ptr<UnpinnedInput> input_;
+  // Until the tensor comes.
+  UnpinnedInputs inputs_;
   const size_t depth_;
+  // Null if the tensor is in none's memory.
+  std::shared_ptr<UnpinnedInput> input_;
   TensorLayout layout_;
   std::optional<SavedVariable> kept_;
   uint64_t last_backward_ = 0;
@@ -63,15 +75,11 @@ class UnpinnedHooks final : public torch::autograd::SavedVariableHooks {
 
 }  // namespace
 
-void UnpinnedInput::note(UnpinnedInput* input, const at::Tensor& value) {
-  SavedVariable saved(value, /*is_output=*/false);
-  if (input == nullptr || input->value_.has_value()) {
-    return;
-  }
-  input->value_ = std::move(saved);
+UnpinnedInput::UnpinnedInput(const at::Tensor& value, SavedVariable saved)
+    : value_(std::move(saved)) {
   if (value.has_storage() && !value.is_inference()) {
-    input->storage_ = value.storage().unsafeGetStorageImpl();
-    input->version_ = value._version();
+    storage_ = value.storage().unsafeGetStorageImpl();
+    version_ = value._version();
   }
 }
 
@@ -103,7 +111,7 @@ at::Tensor UnpinnedInput::memory(bool is_first) {
   const std::lock_guard lock(mutex_);
   BackwardPass* const backward = current_backward_pass();
   if (backward == nullptr) {
-    return flat_memory(value_->unpack());
+    return flat_memory(value_.unpack());
   }
   const auto [entry, is_new] = passes_.try_emplace(backward->id());
   if (is_new) {
@@ -113,7 +121,7 @@ at::Tensor UnpinnedInput::memory(bool is_first) {
   Pass& pass = entry->second;
   at::Tensor memory = pass.memory;
   if (!memory.defined()) {
-    memory = flat_memory(value_->unpack());
+    memory = flat_memory(value_.unpack());
   }
   pass.served += is_first ? 1 : 0;
   pass.memory = pass.served < users_ ? memory : at::Tensor();
@@ -130,12 +138,31 @@ void UnpinnedInput::backward_ended(uint64_t backward_id) {
   }
 }
 
-UnpinnedInputHandler::UnpinnedInputHandler(std::shared_ptr<UnpinnedInput> input)
-    : input_(std::move(input)), depth_(hook_depth()) {}
+void note_outputs(UnpinnedInputs* unpinned,
+                  const std::vector<at::Tensor>& outputs,
+                  const std::vector<at::Tensor>& inputs) {
+  const bool is_new = unpinned != nullptr && unpinned->empty();
+  for (const at::Tensor& output : outputs) {
+    if (!output.defined() ||
+        std::any_of(inputs.begin(), inputs.end(), [&](const at::Tensor& input) {
+          return shares_memory(input, output);
+        })) {
+      continue;
+    }
+    SavedVariable saved(output, /*is_output=*/false);
+    if (is_new) {
+      unpinned->push_back(
+          std::make_shared<UnpinnedInput>(output, std::move(saved)));
+    }
+  }
+}
+
+UnpinnedInputHandler::UnpinnedInputHandler(UnpinnedInputs inputs)
+    : inputs_(std::move(inputs)), depth_(hook_depth()) {}
 
 std::unique_ptr<torch::autograd::SavedVariableHooks>
 UnpinnedInputHandler::make_hooks() {
-  return std::make_unique<UnpinnedHooks>(input_, depth_);
+  return std::make_unique<UnpinnedHooks>(inputs_, depth_);
 }
 
 }  // namespace remat::detail

@@ -1,5 +1,5 @@
-// A stage whose saved state waits for backward while its input does not: what
-// autograd saves of the input comes from the region that computed it.
+// A stage whose saved state waits for backward while its inputs do not: what
+// autograd saves of them comes from the region that computed it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,26 +11,23 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <vector>
 
 #include "remat/runtime/engine.h"
 #include "remat/runtime/hook_stack.h"
 
 namespace remat::detail {
 
-// The output of a region, which nobody keeps.
+// An output of a region, which nobody keeps.
 //
 // Owned by what stands in the graph for the tensors that the stage saved.
 class UnpinnedInput final : public BackwardListener,
                             public std::enable_shared_from_this<UnpinnedInput> {
  public:
-  // At the end of the region's function: makes its output one of the values
-  // that the region computes again. The forward's call is the one that counts;
-  // in a recomputation, when `input` has its value or is gone (null), the
-  // output takes its place among the values of the region all the same.
-  static void note(UnpinnedInput* input, const at::Tensor& value);
+  // value: in the region, where `saved` saved it.
+  UnpinnedInput(const at::Tensor& value, torch::autograd::SavedVariable saved);
 
-  // Whether the tensor is in the input's memory, unchanged since note().
+  // Whether the tensor is in the input's memory, unchanged since then.
   bool holds(const at::Tensor& tensor) const;
 
   // One tensor of the input's memory that was saved.
@@ -52,23 +49,33 @@ class UnpinnedInput final : public BackwardListener,
 
   // Recursive, as a region's: its recomputation may run backward inside.
   mutable std::recursive_mutex mutex_;
-  std::optional<torch::autograd::SavedVariable> value_;
+  const torch::autograd::SavedVariable value_;
   const c10::StorageImpl* storage_ = nullptr;
   uint32_t version_ = 0;
   size_t users_ = 0;
   std::map<uint64_t, Pass> passes_;
 };
 
-// For the stage's forward: its saved tensors that lie in the input's memory are
-// left to the input, all others go to the hooks around.
+using UnpinnedInputs = std::vector<std::shared_ptr<UnpinnedInput>>;
+
+// At the end of the region's function: makes its outputs values that the region
+// computes again, but for those that are its inputs. The forward's call fills
+// `unpinned`; in a recomputation, when it is filled or gone (null), the outputs
+// take their places among the values of the region all the same.
+void note_outputs(UnpinnedInputs* unpinned,
+                  const std::vector<at::Tensor>& outputs,
+                  const std::vector<at::Tensor>& inputs);
+
+// For the stage's forward: its saved tensors that lie in an unpinned input's
+// memory are left to that, all others go to the hooks around.
 class UnpinnedInputHandler final : public SavedTensorHandler {
  public:
-  explicit UnpinnedInputHandler(std::shared_ptr<UnpinnedInput> input);
+  explicit UnpinnedInputHandler(UnpinnedInputs inputs);
 
   std::unique_ptr<torch::autograd::SavedVariableHooks> make_hooks() override;
 
  private:
-  const std::shared_ptr<UnpinnedInput> input_;
+  const UnpinnedInputs inputs_;
   const size_t depth_;
 };
 

@@ -142,6 +142,19 @@ TEST_F(CpuAllocator, AsksSpillersBeforeItFails) {
   EXPECT_EQ(asked.size(), before);
 }
 
+// It says that it freed memory, and did not.
+TEST_F(CpuAllocator, AMistakenSpillerDoesNotHangTheAllocation) {
+  const Limit limit(kMiB);
+  int asked = 0;
+  const MemorySpiller mistaken([&](int64_t bytes) {
+    ++asked;
+    return bytes;
+  });
+  EXPECT_THROW(at::empty({2 * kMiB}, at::kByte), BudgetError);
+  EXPECT_GT(asked, 1);
+  EXPECT_LT(asked, 100);
+}
+
 TEST_F(CpuAllocator, ASpillersExceptionIsTheAllocations) {
   const Limit limit(kMiB);
   const MemorySpiller full(

@@ -199,6 +199,63 @@ TEST(ProfileStages, PlansFromItStayWithinTheirBudget) {
   }
 }
 
+// An encoder's output that three layers of a decoder read.
+TEST(ProfileStages, CountsWhatIsPassedOnOnce) {
+  using Tensors = std::vector<at::Tensor>;
+  std::vector<ListStage> stages{
+      {.forward = [](const Tensors& t) { return Tensors{t[0].sin()}; },
+       .name = "encoder"},
+      {.forward =
+           [](const Tensors& t) {
+             return Tensors{t[0].cos(), t[0]};
+           },
+       .name = "begin"}};
+  for (int i = 0; i < 3; ++i) {
+    stages.push_back({.forward = [](const Tensors& t) {
+      return Tensors{t[0].exp() * t[1], t[1]};
+    }});
+  }
+  stages.push_back(
+      {.forward = [](const Tensors& t) { return Tensors{t[0].sin()}; }});
+  const at::Tensor x = row();
+  const Profile profile = profile_stages(stages, Tensors{x}, once());
+  EXPECT_EQ(profile.shared_bytes, 2 * kRow);
+  EXPECT_EQ(profile.chain.stages[0].name, "encoder");
+  EXPECT_EQ(profile.chain.stages[1].output_bytes, kRow);
+  // The exponential, and the product.
+  EXPECT_EQ(profile.chain.stages[2].output_bytes, kRow);
+  EXPECT_EQ(profile.chain.stages[2].saved_bytes, 2 * kRow);
+  const at::Tensor ones = at::ones({kRow / 4});
+  at::Tensor expected;
+  {
+    Tensors values{x};
+    for (const ListStage& stage : stages) {
+      values = stage.forward(values);
+    }
+    expected = grad({values[0]}, {x}, {ones})[0];
+  }
+  plan::Chain chain = profile.chain;
+  chain.fixed_bytes = profile.shared_bytes;
+  int recomputing = 0;
+  for (int64_t budget = plan::least_budget(chain); budget <= 24 * kRow;
+       budget += kRow) {
+    plan::SolveOptions options;
+    options.budget_bytes = budget;
+    const plan::Result plan = plan::solve(chain, options);
+    ASSERT_TRUE(plan);
+    recomputing += plan->extra_seconds > 0;
+    const MemoryMeter meter;
+    Tensors out =
+        run_plan(std::make_shared<const plan::RegionPlan>(
+                     plan::region_plan(plan->schedule)),
+                 stages, CheckpointOptions().preserve_rng_state(false), {x});
+    EXPECT_TRUE(at::equal(grad({out[0]}, {x}, {ones})[0], expected));
+    // The input is older than the meter; its gradient stays to the end.
+    EXPECT_LE(meter.peak_bytes(), plan->peak_bytes + kRow / 8);
+  }
+  EXPECT_GE(recomputing, 2);
+}
+
 TEST(ProfileStages, BadInputIsAnError) {
   const auto error = [](const std::function<void()>& action) -> std::string {
     try {

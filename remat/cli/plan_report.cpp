@@ -170,11 +170,16 @@ void print_wrapped(const std::string& text, const std::string& bullet) {
   std::printf("%s\n", row.c_str());
 }
 
+// Lists of layers are the user's, and values move only to a store.
+bool is_applicable(const std::string& solver, const plan::Chain& chain) {
+  return solver != "layers" && (solver != "two-level" || !chain.stores.empty());
+}
+
 // What each solver makes of the budget.
 void print_solvers(const PlanRequest& request, const plan::Plan& known) {
   std::printf("\n%-14s %9s %9s %18s\n", "solver", "peak", "step", "extra");
   for (const std::string& name : plan::solver_names()) {
-    if (name == "layers") {
+    if (!is_applicable(name, request.chain)) {
       continue;
     }
     plan::SolveOptions options = request.options;

@@ -32,7 +32,7 @@ class UnpinnedHooks final : public torch::autograd::SavedVariableHooks {
 
   ~UnpinnedHooks() override {
     if (input_ != nullptr) {
-      input_->remove_user();
+      input_->remove_user(last_backward_);
     }
   }
 
@@ -95,12 +95,15 @@ void UnpinnedInput::add_user() {
   ++users_;
 }
 
-void UnpinnedInput::remove_user() {
+void UnpinnedInput::remove_user(uint64_t last_backward) {
   // Freed after the lock is.
   std::vector<at::Tensor> freed;
   const std::lock_guard lock(mutex_);
   --users_;
   for (auto& [id, pass] : passes_) {
+    // A node frees what it saved right after its backward, while the others
+    // are still to come.
+    pass.served -= id == last_backward ? 1 : 0;
     if (pass.served >= users_) {
       freed.push_back(std::exchange(pass.memory, at::Tensor()));
     }

@@ -30,9 +30,10 @@ class UnpinnedInput final : public BackwardListener,
   // Whether the tensor is in the input's memory, unchanged since then.
   bool holds(const at::Tensor& tensor) const;
 
-  // One tensor of the input's memory that was saved.
+  // One tensor of the input's memory that was saved; when it goes, the pass
+  // that it last had the memory in (0: none).
   void add_user();
-  void remove_user();
+  void remove_user(uint64_t last_backward);
 
   // The whole memory of the input, as flat_memory(), computed again once a
   // backward pass: it stays until every user has had it, or the pass ends.
@@ -44,7 +45,7 @@ class UnpinnedInput final : public BackwardListener,
  private:
   struct Pass {
     at::Tensor memory;
-    size_t served = 0;
+    size_t served = 0;  // of the users that there are
   };
 
   // Recursive, as a region's: its recomputation may run backward inside.

@@ -84,12 +84,20 @@ TEST_P(BigBirdCheckpointing, AnyPlanChangesNoBit) {
   for (int64_t budget = plan::least_budget(chain); budget <= 30; ++budget) {
     plan::SolveOptions options;
     options.budget_bytes = budget;
-    const auto regions = std::make_shared<const plan::RegionPlan>(
-        plan::region_plan(plan::solve(chain, options)->schedule));
+    const plan::Schedule schedule = plan::solve(chain, options)->schedule;
+    SCOPED_TRACE(plan::to_text(schedule));
+    const auto regions =
+        std::make_shared<const plan::RegionPlan>(plan::region_plan(schedule));
     model.set_plan(regions);
     at::manual_seed(3);
+    const std::vector<int64_t> before = model.layer_runs();
     expect_equal(backward(model, classification_loss(model.forward(input))),
                  plain);
+    const std::vector<int> forwards = plan::forwards_of(*regions);
+    for (size_t i = 0; i < before.size(); ++i) {
+      EXPECT_EQ(model.layer_runs()[i] - before[i], forwards[i + 1])
+          << "layer " << i << " within " << budget;
+    }
     EXPECT_EQ(at::rand({}).item<double>(), next) << budget;
   }
 }

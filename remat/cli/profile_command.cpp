@@ -54,11 +54,7 @@ plan::Chain profile_model(const ProfileRequest& request,
   ProfileOptions options;
   options.repetitions = static_cast<int>(request.repetitions);
   plan::Chain chain = profile_stages(run.stages, run.input_ids, options).chain;
-  std::vector<at::Tensor> parameters;
-  for (const auto& [name, parameter] : model.named_parameters()) {
-    parameters.push_back(parameter);
-  }
-  chain.fixed_bytes = measure_memory_parts(parameters).total();
+  chain.fixed_bytes = measure_memory_parts(model.parameters()).total();
   return chain;
 }
 

@@ -42,13 +42,13 @@ void* allocate_large(size_t bytes) {
   constexpr int kMostVainRounds = 10;
   PageArena& large = *arena;
   for (int vain_rounds = 0;;) {
-    const int64_t live = large.stats().live_bytes;
     try {
       void* const block = large.allocate(bytes);
       cpu_memory_ledger().allocated(block, static_cast<int64_t>(bytes),
                                     current_memory_owner());
       return block;
     } catch (const BudgetError& error) {
+      const int64_t live = large.stats().live_bytes;
       const int64_t spilled = detail::spill_memory(error.missing_bytes());
       vain_rounds += large.stats().live_bytes < live ? 0 : 1;
       if (spilled <= 0 || vain_rounds > kMostVainRounds) {

@@ -281,6 +281,14 @@ BigBirdClassifier::named_parameters() const {
   return impl_->named_parameters();
 }
 
+std::vector<at::Tensor> BigBirdClassifier::parameters() const {
+  std::vector<at::Tensor> parameters;
+  for (auto& [name, parameter] : impl_->named_parameters()) {
+    parameters.push_back(std::move(parameter));
+  }
+  return parameters;
+}
+
 const BigBirdConfig& BigBirdClassifier::config() const { return impl_->config; }
 
 const std::vector<int64_t>& BigBirdClassifier::layer_runs() const {

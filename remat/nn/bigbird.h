@@ -83,6 +83,9 @@ class BigBirdClassifier {
   // order. Each is a leaf that shares its memory with the model.
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
 
+  // The same without the names.
+  std::vector<at::Tensor> parameters() const;
+
   const BigBirdConfig& config() const;
 
   // How often the forward of each encoder layer has run, recomputations

@@ -12,6 +12,7 @@
 
 #include "remat/base/error.h"
 #include "remat/memory/meter.h"
+#include "remat/runtime/tensor_layout.h"
 
 namespace remat {
 namespace {
@@ -26,16 +27,11 @@ int64_t memory_bytes(const at::Tensor& tensor) {
              : static_cast<int64_t>(tensor.nbytes());
 }
 
-bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.defined() && b.defined() && a.has_storage() && b.has_storage() &&
-         a.storage().unsafeGetStorageImpl() ==
-             b.storage().unsafeGetStorageImpl();
-}
-
 bool shares_memory(const at::Tensor& tensor, const Tensors& others) {
-  return std::any_of(
-      others.begin(), others.end(),
-      [&](const at::Tensor& other) { return shares_memory(tensor, other); });
+  return std::any_of(others.begin(), others.end(),
+                     [&](const at::Tensor& other) {
+                       return detail::shares_memory(tensor, other);
+                     });
 }
 
 Tensors with_gradient(const Tensors& tensors) {

@@ -66,4 +66,10 @@ at::Tensor flat_memory(const at::Tensor& tensor) {
       {is_whole ? bytes / item : bytes}, {1});
 }
 
+bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.defined() && b.defined() && a.has_storage() && b.has_storage() &&
+         a.storage().unsafeGetStorageImpl() ==
+             b.storage().unsafeGetStorageImpl();
+}
+
 }  // namespace remat::detail

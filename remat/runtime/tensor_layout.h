@@ -38,4 +38,8 @@ struct TensorLayout {
 // shares its version counter.
 at::Tensor flat_memory(const at::Tensor& tensor);
 
+// Whether both are in one storage; undefined tensors, and those without
+// storage, are in none.
+bool shares_memory(const at::Tensor& a, const at::Tensor& b);
+
 }  // namespace remat::detail

@@ -19,12 +19,6 @@ at::Tensor without_graph(const at::Tensor& tensor) {
   return tensor.detach();
 }
 
-bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.defined() && a.has_storage() && b.has_storage() &&
-         a.storage().unsafeGetStorageImpl() ==
-             b.storage().unsafeGetStorageImpl();
-}
-
 class UnpinnedHooks final : public torch::autograd::SavedVariableHooks {
  public:
   UnpinnedHooks(UnpinnedInputs inputs, size_t depth)

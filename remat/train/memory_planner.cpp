@@ -20,14 +20,6 @@ namespace {
 // Plans are made for batches of so many shares of the largest.
 constexpr int64_t kShares = 8;
 
-std::vector<at::Tensor> parameters_of(const nn::BigBirdClassifier& model) {
-  std::vector<at::Tensor> parameters;
-  for (const auto& [name, parameter] : model.named_parameters()) {
-    parameters.push_back(parameter);
-  }
-  return parameters;
-}
-
 }  // namespace
 
 MemoryPlanner::MemoryPlanner(nn::BigBirdClassifier& model, int64_t budget_bytes,
@@ -101,8 +93,7 @@ std::string MemoryPlanner::profile_subject(int64_t texts,
       nlohmann::ordered_json::parse(nn::to_json(model_.config()));
   model["texts"] = texts;
   model["tokens"] = length;
-  model["dtype"] =
-      c10::toString(model_.named_parameters().front().second.scalar_type());
+  model["dtype"] = c10::toString(model_.parameters().front().scalar_type());
   model["gradients_are_new"] = gradients_are_new_;
   return model.dump();
 }
@@ -110,7 +101,7 @@ std::string MemoryPlanner::profile_subject(int64_t texts,
 // Once: what comes later is the run's own.
 const MemoryParts& MemoryPlanner::parts() {
   if (!parts_.has_value()) {
-    parts_ = measure_memory_parts(parameters_of(model_));
+    parts_ = measure_memory_parts(model_.parameters());
   }
   return *parts_;
 }

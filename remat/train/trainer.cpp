@@ -84,7 +84,7 @@ class Trainer {
         pad_id_(pad_id),
         options_(options),
         observer_(observer),
-        parameters_(parameters_of(model)),
+        parameters_(model.parameters()),
         optimizer_(parameters_, options),
         total_steps_(count_steps(options, examples())),
         schedule_(options.learning_rate, options.warmup_ratio, total_steps_),
@@ -123,15 +123,6 @@ class Trainer {
     model_.set_plan(nullptr);
     result_.median_step_seconds = median(step_seconds_);
     return std::move(result_);
-  }
-
-  static std::vector<at::Tensor> parameters_of(
-      const nn::BigBirdClassifier& model) {
-    std::vector<at::Tensor> parameters;
-    for (auto& [name, parameter] : model.named_parameters()) {
-      parameters.push_back(parameter);
-    }
-    return parameters;
   }
 
   int64_t examples() const {

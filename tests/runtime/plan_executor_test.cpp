@@ -14,7 +14,7 @@
 #include "remat/plan/bounds.h"
 #include "remat/plan/solve.h"
 #include "remat/runtime/saved_tensor_hooks.h"
-#include "tests/runtime/helpers.h"
+#include "tests/runtime/random_chain.h"
 
 namespace remat {
 namespace {
@@ -76,23 +76,6 @@ plan::RegionPlan plan_for(const plan::Chain& chain, const std::string& solver,
   return plan ? plan::region_plan(plan->schedule) : plan::RegionPlan{};
 }
 
-plan::Chain random_chain(std::mt19937_64& random, int stages) {
-  const auto between = [&](int64_t least, int64_t most) {
-    return std::uniform_int_distribution<int64_t>(least, most)(random);
-  };
-  plan::Chain chain;
-  chain.input_bytes = between(0, 4);
-  for (int i = 0; i < stages; ++i) {
-    plan::Stage stage;
-    stage.forward_seconds = static_cast<double>(between(1, 9));
-    stage.backward_seconds = static_cast<double>(between(1, 9));
-    stage.output_bytes = between(1, 5);
-    stage.saved_bytes = stage.output_bytes + between(0, 5);
-    chain.stages.push_back(stage);
-  }
-  return chain;
-}
-
 bool has_unpinned(const std::vector<plan::RegionStep>& steps) {
   return std::any_of(steps.begin(), steps.end(), [](const auto& step) {
     return step.kind == plan::RegionStep::Kind::kRegionThenSave ||
@@ -105,7 +88,7 @@ TEST(RunPlan, AnyPlanGivesThePlainGradientsInThePlannedForwards) {
   int unpinned = 0, plans = 0;
   for (int round = 0; round < 60; ++round) {
     const int stages = 2 + round % 10;
-    const plan::Chain chain = random_chain(random, stages);
+    const plan::Chain chain = random_chain(random, static_cast<size_t>(stages));
     Model model(stages);
     at::manual_seed(9);
     at::Tensor plain = model.x;

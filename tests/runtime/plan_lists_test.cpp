@@ -11,7 +11,7 @@
 #include "remat/plan/bounds.h"
 #include "remat/plan/solve.h"
 #include "remat/runtime/plan_executor.h"
-#include "tests/runtime/helpers.h"
+#include "tests/runtime/random_chain.h"
 
 namespace remat {
 namespace {
@@ -73,23 +73,6 @@ struct Model {
   Tensors weights;
   std::vector<int> runs;
 };
-
-plan::Chain random_chain(std::mt19937_64& random, size_t stages) {
-  const auto between = [&](int64_t least, int64_t most) {
-    return std::uniform_int_distribution<int64_t>(least, most)(random);
-  };
-  plan::Chain chain;
-  chain.input_bytes = between(0, 4);
-  for (size_t i = 0; i < stages; ++i) {
-    plan::Stage stage;
-    stage.forward_seconds = static_cast<double>(between(1, 9));
-    stage.backward_seconds = static_cast<double>(between(1, 9));
-    stage.output_bytes = between(1, 5);
-    stage.saved_bytes = stage.output_bytes + between(0, 5);
-    chain.stages.push_back(stage);
-  }
-  return chain;
-}
 
 TEST(RunPlanOfLists, EncoderAndDecoderHaveThePlainGradients) {
   std::mt19937_64 random(11);

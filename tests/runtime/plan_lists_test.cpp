@@ -158,5 +158,34 @@ TEST(RunPlanOfLists, OnlyNewOutputsAreUnpinned) {
   EXPECT_EQ(layers, 2);
 }
 
+// Nobody asks for what the dropped stage makes, only for what it passes on.
+TEST(RunPlanOfLists, WhatIsPassedOnNeedsNoRecomputation) {
+  using Kind = plan::RegionStep::Kind;
+  int sums = 0;
+  const std::vector<ListStage> stages = {
+      {.forward =
+           [](const Tensors& t) {
+             return Tensors{t[0].exp(), t[0]};
+           }},
+      {.forward =
+           [&](const Tensors& t) {
+             ++sums;
+             return Tensors{t[0] + 1.0, t[1]};
+           }},
+      {.forward = [](const Tensors& t) { return Tensors{t[0] + t[1].sin()}; }}};
+  const auto plan = std::make_shared<const plan::RegionPlan>(
+      plan::RegionPlan{.stages = 3,
+                       .steps = {{.begin = 0, .end = 1},
+                                 {.kind = Kind::kRegionThenSave,
+                                  .begin = 1,
+                                  .end = 3,
+                                  .inside = {{.begin = 1, .end = 2}}}}});
+  const at::Tensor x = at::full({4}, 0.5, at::kDouble).requires_grad_();
+  Tensors out = run_plan(plan, stages, CheckpointOptions(), {x});
+  const at::Tensor expected = grad({(x.exp() + x.sin()).sum()}, {x})[0];
+  EXPECT_TRUE(at::equal(grad({out[0].sum()}, {x})[0], expected));
+  EXPECT_EQ(sums, 1);
+}
+
 }  // namespace
 }  // namespace remat

@@ -3,8 +3,11 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <numeric>
+#include <string>
 
 #include "remat/base/error.h"
 #include "remat/memory/cpu_allocator.h"
@@ -46,6 +49,26 @@ TEST_F(MemoryPlans, LargerBatchesGetPlansOfTheirOwnOnce) {
   EXPECT_FALSE(is_planned_for(planner, 4, 20));
   EXPECT_TRUE(is_planned_for(planner, 5, 3));
   EXPECT_FALSE(is_planned_for(planner, 5, 20));
+}
+
+// What the process holds is measured after each stage has run once, also where
+// the profile is known.
+TEST_F(MemoryPlans, AKnownProfileRunsEachLayerOnce) {
+  const auto directory = std::filesystem::temp_directory_path() /
+                         ("remat_plans_" + std::to_string(::getpid()));
+  const ProfileCache cache(directory);
+  const auto runs_of = [&](MemoryPlanner& planner, int64_t length) {
+    const int64_t before = total_runs(model_);
+    planner.plan(2, length);
+    return total_runs(model_) - before;
+  };
+  const int64_t layers = model_.config().num_hidden_layers;
+  MemoryPlanner first(model_, kPlenty, true, cache);
+  EXPECT_GT(runs_of(first, 16), 4 * layers);
+  MemoryPlanner second(model_, kPlenty, true, cache);
+  EXPECT_EQ(runs_of(second, 16), layers);
+  EXPECT_GT(runs_of(second, 20), 4 * layers);
+  std::filesystem::remove_all(directory);
 }
 
 TEST_F(MemoryPlans, PlanningDrawsNothingAndLeavesNoGradients) {

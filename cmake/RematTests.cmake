@@ -26,6 +26,10 @@ foreach(component IN LISTS components)
     REMAT_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden")
   target_link_libraries(${target} PRIVATE remat_${component} ${RAPIDCHECK_LIBRARY}
     nlohmann_json::nlohmann_json GTest::gmock GTest::gtest GTest::gtest_main)
+  get_target_property(libraries remat_${component} LINK_LIBRARIES)
+  if(Libtorch::Libtorch IN_LIST libraries)
+    remat_precompile(${target})
+  endif()
   add_test(NAME ${component} COMMAND ${target})
   # Two pools of threads that spin on the same cores slow each other down.
   set_tests_properties(${component} PROPERTIES TIMEOUT 1800

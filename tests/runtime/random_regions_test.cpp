@@ -161,17 +161,21 @@ RC_GTEST_PROP(RandomRegions, GradientsEqualThePlainRunToTheBit, ()) {
   at::manual_seed(seed);
   const at::Tensor x = at::randn({3, 4}, at::kDouble).requires_grad_();
   const at::Tensor weight = at::randn({4, 4}, at::kDouble).requires_grad_();
+  // The last backward of the last mode frees the graph, as training does.
+  enum class Mode { kPlain, kRegions, kRegionsFreed };
   std::vector<std::vector<at::Tensor>> results;
-  for (const bool use_regions : {false, true}) {
+  std::vector<int64_t> recomputed_operations;
+  for (const Mode mode : {Mode::kPlain, Mode::kRegions, Mode::kRegionsFreed}) {
     at::manual_seed(seed + 1);
-    Runner runner{weight, at::zeros({4}, at::kDouble), use_regions};
+    Runner runner{weight, at::zeros({4}, at::kDouble), mode != Mode::kPlain};
     const at::Tensor out = runner.run(program, x);
     results.push_back({out});
     const int64_t forward_operations = runner.operations;
     for (int i = 0; i < backwards; ++i) {
+      const bool keep_graph = mode != Mode::kRegionsFreed || i + 1 < backwards;
       const auto gradients =
           torch::autograd::grad({out.sum(), out.pow(2).sum()}, {x, weight}, {},
-                                true, false, /*allow_unused=*/true);
+                                keep_graph, false, /*allow_unused=*/true);
       for (const at::Tensor& gradient : gradients) {
         results.back().push_back(gradient.defined() ? gradient
                                                     : at::zeros({1}));
@@ -179,12 +183,15 @@ RC_GTEST_PROP(RandomRegions, GradientsEqualThePlainRunToTheBit, ()) {
     }
     results.back().push_back(runner.running_mean);
     results.back().push_back(at::rand({4}));
-    RC_ASSERT(use_regions || runner.operations == forward_operations);
+    RC_ASSERT(mode != Mode::kPlain || runner.operations == forward_operations);
     RC_ASSERT(runner.recomputed_operations ==
               runner.operations - forward_operations);
+    recomputed_operations.push_back(runner.recomputed_operations);
   }
+  RC_ASSERT(recomputed_operations[1] == recomputed_operations[2]);
   for (size_t i = 0; i < results[0].size(); ++i) {
     RC_ASSERT(at::equal(results[0][i], results[1][i]));
+    RC_ASSERT(at::equal(results[0][i], results[2][i]));
   }
 }
 

@@ -59,10 +59,10 @@ plan::Chain profile_model(const ProfileRequest& request,
 }
 
 void print_table(const plan::Chain& chain) {
-  std::printf("%-14s %9s %9s %9s %9s %21s\n", "stage", "forward", "backward",
+  std::printf("%-21s %9s %9s %9s %9s %21s\n", "stage", "forward", "backward",
               "output", "saved", "workspace, backward's");
   for (const plan::Stage& stage : chain.stages) {
-    std::printf("%-14s %9s %9s %9s %9s %10s %10s\n", stage.name.c_str(),
+    std::printf("%-21s %9s %9s %9s %9s %10s %10s\n", stage.name.c_str(),
                 format_seconds(stage.forward_seconds).c_str(),
                 format_seconds(stage.backward_seconds).c_str(),
                 format_bytes(stage.output_bytes).c_str(),

@@ -40,8 +40,8 @@ struct BigBirdClassifier::Impl : std::enable_shared_from_this<Impl> {
         init{given.initializer_range},
         embeddings(config, init),
         layouts(config),
-        layer_runs(std::make_shared<std::vector<int64_t>>(
-            static_cast<size_t>(given.num_hidden_layers), 0)) {
+        half_runs(std::make_shared<std::vector<int64_t>>(
+            static_cast<size_t>(2 * given.num_hidden_layers), 0)) {
     for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
       layers.push_back(std::make_shared<const BigBirdLayer>(config, init));
     }
@@ -85,10 +85,12 @@ struct BigBirdClassifier::Impl : std::enable_shared_from_this<Impl> {
                        LayerContext context) const {
     const uint64_t seed = context.seed;
     // Holds what it uses: the recomputation may outlive this model.
-    const auto run = [layer = layers[index], runs = layer_runs, index,
+    const auto run = [layer = layers[index], runs = half_runs, index,
                       context = std::move(context)](const at::Tensor& x) {
-      ++(*runs)[index];
-      return layer->forward(x, context);
+      ++(*runs)[2 * index];
+      const at::Tensor middle = layer->attention(x, context);
+      ++(*runs)[2 * index + 1];
+      return layer->feed_forward(middle, context);
     };
     if (!checkpointing.enabled ||
         static_cast<int64_t>(index) % checkpointing.every_n_layers != 0) {
@@ -152,12 +154,17 @@ struct BigBirdClassifier::Impl : std::enable_shared_from_this<Impl> {
       return self->embed(ids, types, dropout, seed);
     });
     for (size_t i = 0; i < layers.size(); ++i) {
-      add(str("layer ", i),
-          [self, i, context = layer_context(i, input, batch, seed)](
-              const at::Tensor& x) {
-            ++(*self->layer_runs)[i];
-            return self->layers[i]->forward(x, context);
-          });
+      // Feed-forward takes the more bytes, attention the more time: a plan
+      // that may part them recomputes less.
+      const LayerContext context = layer_context(i, input, batch, seed);
+      add(str("layer ", i, " attention"), [self, i, context](const auto& x) {
+        ++(*self->half_runs)[2 * i];
+        return self->layers[i]->attention(x, context);
+      });
+      add(str("layer ", i, " feed-forward"), [self, i, context](const auto& x) {
+        ++(*self->half_runs)[2 * i + 1];
+        return self->layers[i]->feed_forward(x, context);
+      });
     }
     add("head",
         [self, seed, dropout = in_training(head_dropout())](
@@ -195,7 +202,7 @@ struct BigBirdClassifier::Impl : std::enable_shared_from_this<Impl> {
   LayerCheckpointing checkpointing;
   std::shared_ptr<const plan::RegionPlan> plan;
   bool training = true;
-  std::shared_ptr<std::vector<int64_t>> layer_runs;
+  std::shared_ptr<std::vector<int64_t>> half_runs;
 };
 
 BigBirdClassifier::BigBirdClassifier(const BigBirdConfig& config) {
@@ -267,11 +274,11 @@ void BigBirdClassifier::set_checkpointing(
 }
 
 void BigBirdClassifier::set_plan(std::shared_ptr<const plan::RegionPlan> plan) {
-  const auto stages = static_cast<int>(impl_->layers.size()) + 2;
+  const auto stages = static_cast<int>(2 * impl_->layers.size()) + 2;
   if (plan != nullptr && plan->stages != stages) {
     fail_usage("bigbird", "the plan is for ", plan->stages,
                " stages; this model has ", stages,
-               ": embeddings, layers and head");
+               ": embeddings, two for each layer, and head");
   }
   impl_->plan = std::move(plan);
 }
@@ -291,8 +298,8 @@ std::vector<at::Tensor> BigBirdClassifier::parameters() const {
 
 const BigBirdConfig& BigBirdClassifier::config() const { return impl_->config; }
 
-const std::vector<int64_t>& BigBirdClassifier::layer_runs() const {
-  return *impl_->layer_runs;
+const std::vector<int64_t>& BigBirdClassifier::half_runs() const {
+  return *impl_->half_runs;
 }
 
 }  // namespace remat::nn

@@ -42,7 +42,7 @@ struct BigBirdOutput {
 // The model on one input, for a planner: from input_ids to logits.
 struct BigBirdStages {
   at::Tensor input_ids;  // with inner padding
-  // Embeddings, each layer, head. They keep the model alive.
+  // Embeddings, the two halves of each layer, head. They keep the model alive.
   std::vector<PlanStage> stages;
 };
 
@@ -88,9 +88,9 @@ class BigBirdClassifier {
 
   const BigBirdConfig& config() const;
 
-  // How often the forward of each encoder layer has run, recomputations
-  // included: for tests and reports.
-  const std::vector<int64_t>& layer_runs() const;
+  // How often the attention and the feed-forward half of each encoder layer
+  // have run, in this order, recomputations included: for tests and reports.
+  const std::vector<int64_t>& half_runs() const;
 
  private:
   struct Impl;

@@ -30,12 +30,14 @@ BigBirdLayer::BigBirdLayer(const BigBirdConfig& c, const WeightInit& init)
       output_dense(init, c.intermediate_size, c.hidden_size),
       output_norm(c.hidden_size, c.layer_norm_eps) {}
 
-at::Tensor BigBirdLayer::forward(const at::Tensor& x,
-                                 const LayerContext& context) const {
-  const auto drop = [&](const at::Tensor& value, DropoutSite site) {
-    return stateless_dropout(value, context.hidden_dropout,
-                             derive_seed(context.seed, site));
-  };
+at::Tensor BigBirdLayer::drop(const at::Tensor& x, const LayerContext& context,
+                              uint64_t site) const {
+  return stateless_dropout(x, context.hidden_dropout,
+                           derive_seed(context.seed, site));
+}
+
+at::Tensor BigBirdLayer::attention(const at::Tensor& x,
+                                   const LayerContext& context) const {
   const auto split_heads = [&](const at::Tensor& projected) {
     return projected.view({x.size(0), x.size(1), heads, -1});
   };
@@ -44,10 +46,15 @@ at::Tensor BigBirdLayer::forward(const at::Tensor& x,
              context.batch, context.layout,
              derive_seed(context.seed, kAttentionProbabilities))
           .view(x.sizes());
-  const at::Tensor middle =
-      attention_norm(drop(attention_dense(attended), kAttentionOutput) + x);
-  const at::Tensor inner = activate(hidden_act, intermediate_dense(middle));
-  return output_norm(drop(output_dense(inner), kFeedForwardOutput) + middle);
+  return attention_norm(
+      drop(attention_dense(attended), context, kAttentionOutput) + x);
+}
+
+at::Tensor BigBirdLayer::feed_forward(const at::Tensor& x,
+                                      const LayerContext& context) const {
+  const at::Tensor inner = activate(hidden_act, intermediate_dense(x));
+  return output_norm(drop(output_dense(inner), context, kFeedForwardOutput) +
+                     x);
 }
 
 void BigBirdLayer::add_to(NamedParameters& parameters,

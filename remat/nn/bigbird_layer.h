@@ -24,9 +24,13 @@ struct LayerContext {
 struct BigBirdLayer {
   BigBirdLayer(const BigBirdConfig& config, const WeightInit& init);
 
-  // [batch, length, hidden] -> the same. A function of its arguments and the
-  // parameters alone, so that it can be recomputed.
-  at::Tensor forward(const at::Tensor& x, const LayerContext& context) const;
+  // The halves, one after the other: [batch, length, hidden] -> the same.
+  // Functions of their arguments and the parameters alone, so that they can be
+  // recomputed.
+  at::Tensor attention(const at::Tensor& x, const LayerContext& context) const;
+  at::Tensor feed_forward(const at::Tensor& x,
+                          const LayerContext& context) const;
+
   void add_to(NamedParameters& parameters, const std::string& name) const;
 
   int64_t heads;
@@ -35,6 +39,10 @@ struct BigBirdLayer {
   LayerNorm attention_norm;
   Linear intermediate_dense, output_dense;
   LayerNorm output_norm;
+
+ private:
+  at::Tensor drop(const at::Tensor& x, const LayerContext& context,
+                  uint64_t site) const;
 };
 
 }  // namespace remat::nn

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "remat/base/bytes.h"
 #include "remat/base/error.h"
 #include "remat/plan/simulator.h"
+#include "remat/plan/stage_names.h"
 
 namespace remat {
 namespace {
@@ -54,28 +56,18 @@ std::string format_number(double number) {
   return text;
 }
 
-// "2 times" of a stage that runs three.
-std::string recomputed(int times) {
-  return times == 0   ? "kept"
-         : times == 1 ? "recomputed"
-                      : str("recomputed ", times, " times");
-}
-
-// "embeddings kept, layer 0 to layer 7 recomputed, ..."
+// "kept embeddings and head; recomputed layer 0-7", by how often.
 std::string list_stages(const Chain& chain, const plan::RegionPlan& regions) {
+  std::map<int, std::vector<std::string>> by_forwards;
   const std::vector<int> forwards = plan::forwards_of(regions);
+  for (size_t i = 0; i < forwards.size(); ++i) {
+    by_forwards[forwards[i]].push_back(chain.stages[i].name);
+  }
   std::string text;
-  for (size_t i = 0; i < forwards.size();) {
-    size_t end = i + 1;
-    while (end < forwards.size() && forwards[end] == forwards[i]) {
-      ++end;
-    }
-    text += str(text.empty() ? "" : ", ", chain.stages[i].name);
-    if (end - i > 1) {
-      text += str(" to ", chain.stages[end - 1].name);
-    }
-    text += " " + recomputed(forwards[i] - 1);
-    i = end;
+  for (const auto& [times, names] : by_forwards) {
+    text += str(text.empty() ? "" : "; ", times == 1 ? "kept" : "recomputed",
+                times > 2 ? str(" ", times - 1, " times") : "", " ",
+                plan::join_stage_names(names));
   }
   return text;
 }

@@ -76,9 +76,10 @@ Profile MemoryPlanner::profile_batch(int64_t texts, int64_t length) {
     options.gradients_exist = !gradients_are_new_;
     return profile_stages(run.stages, run.input_ids, options);
   };
-  Profile profile = cache_.has_value()
-                        ? cache_->get(profile_subject(texts, length), measure)
-                        : measure();
+  Profile profile =
+      cache_.has_value()
+          ? cache_->get(profile_subject(run, texts, length), measure)
+          : measure();
   if (!is_measured && !parts_.has_value()) {
     // What the process holds besides is measured next.
     warm_up_stages(run.stages, run.input_ids);
@@ -87,10 +88,12 @@ Profile MemoryPlanner::profile_batch(int64_t texts, int64_t length) {
   return profile;
 }
 
-std::string MemoryPlanner::profile_subject(int64_t texts,
+std::string MemoryPlanner::profile_subject(const nn::BigBirdStages& run,
+                                           int64_t texts,
                                            int64_t length) const {
   nlohmann::ordered_json model =
       nlohmann::ordered_json::parse(nn::to_json(model_.config()));
+  model["stages"] = run.stages.size();
   model["texts"] = texts;
   model["tokens"] = length;
   model["dtype"] = c10::toString(model_.parameters().front().scalar_type());

@@ -55,7 +55,8 @@ class MemoryPlanner {
   };
 
   Profile profile_batch(int64_t texts, int64_t length);
-  std::string profile_subject(int64_t texts, int64_t length) const;
+  std::string profile_subject(const nn::BigBirdStages& run, int64_t texts,
+                              int64_t length) const;
   const MemoryParts& parts();
   std::shared_ptr<const plan::RegionPlan> plan_for(Planned& planned,
                                                    int64_t share);

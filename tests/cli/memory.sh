@@ -60,9 +60,9 @@ grep -q 'recomputed' stderr && die 'recomputed within 4 GiB'
 grep -q '^memory = "4096MiB"' within-4096/run.toml || die 'not in run.toml'
 
 # A profile, and plans from it.
-expect 0 '^layer 3 .* ms .*MiB' profile --model wide.json --batch-size 8 \
+expect 0 '^layer 3 attention .* ms .*MiB' profile --model wide.json --batch-size 8 \
   --output profile.json --threads 1
-[[ $(grep -c '^layer' stdout) == 4 ]] || die 'not four layers'
+[[ $(grep -c '^layer' stdout) == 8 ]] || die 'not four layers in halves'
 expect 0 '^fits +yes' plan --profile profile.json --memory 4GiB
 expect 3 'the least' plan --profile profile.json --memory 20MiB
 expect 0 '"stages":\[\{"name":"embeddings",' profile --model wide.json --json \

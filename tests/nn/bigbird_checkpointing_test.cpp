@@ -71,17 +71,17 @@ TEST_P(BigBirdCheckpointing, AnyPlanChangesNoBit) {
   randomize_weights(model, 1);
   const BigBirdInput input = tiny_input(2, GetParam().length, 2);
   plan::Chain chain;
-  chain.stages.assign(6, {.name = "",
-                          .forward_seconds = 1,
-                          .backward_seconds = 2,
-                          .output_bytes = 1,
-                          .saved_bytes = 4,
-                          .options = {}});
+  chain.stages.assign(10, {.name = "",
+                           .forward_seconds = 1,
+                           .backward_seconds = 2,
+                           .output_bytes = 1,
+                           .saved_bytes = 4,
+                           .options = {}});
   at::manual_seed(3);
   const LossAndGradients plain =
       backward(model, classification_loss(model.forward(input)));
   const double next = at::rand({}).item<double>();
-  for (int64_t budget = plan::least_budget(chain); budget <= 30; ++budget) {
+  for (int64_t budget = plan::least_budget(chain); budget <= 46; ++budget) {
     plan::SolveOptions options;
     options.budget_bytes = budget;
     const plan::Schedule schedule = plan::solve(chain, options)->schedule;
@@ -90,13 +90,13 @@ TEST_P(BigBirdCheckpointing, AnyPlanChangesNoBit) {
         std::make_shared<const plan::RegionPlan>(plan::region_plan(schedule));
     model.set_plan(regions);
     at::manual_seed(3);
-    const std::vector<int64_t> before = model.layer_runs();
+    const std::vector<int64_t> before = model.half_runs();
     expect_equal(backward(model, classification_loss(model.forward(input))),
                  plain);
     const std::vector<int> forwards = plan::forwards_of(*regions);
     for (size_t i = 0; i < before.size(); ++i) {
-      EXPECT_EQ(model.layer_runs()[i] - before[i], forwards[i + 1])
-          << "layer " << i << " within " << budget;
+      EXPECT_EQ(model.half_runs()[i] - before[i], forwards[i + 1])
+          << "half " << i << " within " << budget;
     }
     EXPECT_EQ(at::rand({}).item<double>(), next) << budget;
   }
@@ -122,13 +122,13 @@ TEST(BigBirdRecomputation, RunsTheChosenLayersTwice) {
     BigBirdClassifier model(config);
     model.set_checkpointing(checkpointing);
     backward(model, classification_loss(model.forward(input)));
-    return model.layer_runs();
+    return model.half_runs();
   };
-  EXPECT_THAT(runs({}), ElementsAre(1, 1, 1, 1, 1));
-  EXPECT_THAT(runs({true, 1}), ElementsAre(2, 2, 2, 2, 2));
-  EXPECT_THAT(runs({true, 2}), ElementsAre(2, 1, 2, 1, 2));
-  EXPECT_THAT(runs({true, 3}), ElementsAre(2, 1, 1, 2, 1));
-  EXPECT_THAT(runs({false, 2}), ElementsAre(1, 1, 1, 1, 1));
+  EXPECT_THAT(runs({}), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 1, 1));
+  EXPECT_THAT(runs({true, 1}), ElementsAre(2, 2, 2, 2, 2, 2, 2, 2, 2, 2));
+  EXPECT_THAT(runs({true, 2}), ElementsAre(2, 2, 1, 1, 2, 2, 1, 1, 2, 2));
+  EXPECT_THAT(runs({true, 3}), ElementsAre(2, 2, 1, 1, 1, 1, 2, 2, 1, 1));
+  EXPECT_THAT(runs({false, 2}), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 1, 1));
 }
 
 TEST(BigBirdRecomputation, NothingIsRecomputedWithoutGradients) {
@@ -136,7 +136,7 @@ TEST(BigBirdRecomputation, NothingIsRecomputedWithoutGradients) {
   model.set_checkpointing({true, 1});
   const c10::NoGradGuard no_grad;
   model.forward(tiny_input(1, 33, 0));
-  EXPECT_THAT(model.layer_runs(), ElementsAre(1, 1));
+  EXPECT_THAT(model.half_runs(), ElementsAre(1, 1, 1, 1));
 }
 
 TEST(BigBirdRecomputation, MayOutliveTheModel) {
@@ -159,8 +159,8 @@ TEST(BigBirdRecomputation, APlanIsForTheModelsStages) {
     FAIL() << "nothing was thrown";
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "[bigbird] the plan is for 3 stages; this model has 4: "
-                 "embeddings, layers and head");
+                 "[bigbird] the plan is for 3 stages; this model has 6: "
+                 "embeddings, two for each layer, and head");
   }
 }
 

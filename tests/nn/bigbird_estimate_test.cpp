@@ -67,7 +67,8 @@ int64_t measured_saved_bytes(const BigBirdConfig& config, bool is_sparse,
   int64_t bytes = x.numel() * static_cast<int64_t>(x.element_size());
   for (const SavedTensor& saved : saved_tensors(
            [&](const at::Tensor& input) {
-             return layer.forward(input, context);
+             return layer.feed_forward(layer.attention(input, context),
+                                       context);
            },
            x)) {
     // Indices of blocks are left out: a few bytes a block.

@@ -26,7 +26,7 @@ BigBirdConfig wide_config(int64_t layers) {
 
 struct Peak {
   int64_t bytes;
-  std::vector<int64_t> layer_runs;
+  std::vector<int64_t> half_runs;
 };
 
 // The highest number of live bytes in a step, above weights and gradients.
@@ -40,7 +40,7 @@ Peak peak_of_step(int64_t layers, const LayerCheckpointing& checkpointing) {
   const BigBirdInput input = tiny_input(kBatch, kLength, 0);
   const MemoryMeter meter;
   model.forward(input).sum().backward();
-  return {meter.peak_bytes(), model.layer_runs()};
+  return {meter.peak_bytes(), model.half_runs()};
 }
 
 TEST(BigBirdMemory, OneActivationALayerAndOneLayersInnerValues) {
@@ -51,8 +51,8 @@ TEST(BigBirdMemory, OneActivationALayerAndOneLayersInnerValues) {
     EXPECT_LE(recomputed.bytes, one.bytes + layers * kActivation);
     // A layer has some ten values of an activation's size or more inside.
     EXPECT_GE(plain.bytes, one.bytes + (layers - 1) * 10 * kActivation);
-    EXPECT_EQ(recomputed.layer_runs, std::vector<int64_t>(layers, 2));
-    EXPECT_EQ(plain.layer_runs, std::vector<int64_t>(layers, 1));
+    EXPECT_EQ(recomputed.half_runs, std::vector<int64_t>(2 * layers, 2));
+    EXPECT_EQ(plain.half_runs, std::vector<int64_t>(2 * layers, 1));
   }
 }
 
@@ -62,7 +62,8 @@ TEST(BigBirdMemory, EverySecondLayerIsInBetween) {
   const Peak plain = peak_of_step(8, {});
   EXPECT_LT(every.bytes, second.bytes);
   EXPECT_LT(second.bytes, plain.bytes);
-  EXPECT_EQ(second.layer_runs, (std::vector<int64_t>{2, 1, 2, 1, 2, 1, 2, 1}));
+  EXPECT_EQ(second.half_runs, (std::vector<int64_t>{2, 2, 1, 1, 2, 2, 1, 1, 2,
+                                                    2, 1, 1, 2, 2, 1, 1}));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -82,21 +81,22 @@ std::vector<AttentionTile> tiles_of(const AttentionProblem<T>& problem) {
 }
 
 // Runs body(task, scratch) for every task, on all threads, each taking the next
-// one when it is free: tasks differ in size by as much as the length.
+// one when it is free: tasks differ in size by as much as the length. Scratch
+// is a tensor, so that it is counted, limited and used again as all others are;
+// the C library would keep as much of it as threads happened to meet.
 template <class T, class Body>
 void for_each_task(int64_t tasks, int64_t scratch_elements, const Body& body) {
-  const auto deleter = [](T* memory) {
-    ::operator delete (memory, std::align_val_t{64});
-  };
-  std::atomic<int64_t> next{0};
+  constexpr int64_t kCacheLine = 64 / sizeof(T);
+  const int64_t stride =
+      (scratch_elements + kCacheLine - 1) / kCacheLine * kCacheLine;
   const int64_t workers = std::min<int64_t>(tasks, at::get_num_threads());
-  at::parallel_for(0, workers, 1, [&](int64_t, int64_t) {
-    const std::unique_ptr<T, decltype(deleter)> scratch(
-        static_cast<T*>(::operator new (sizeof(T) * scratch_elements,
-                                        std::align_val_t{64})),
-        deleter);
+  const at::Tensor scratch =
+      at::empty({workers, stride}, c10::CppTypeToScalarType<T>::value);
+  T* const first = scratch.data_ptr<T>();
+  std::atomic<int64_t> next{0};
+  at::parallel_for(0, workers, 1, [&](int64_t worker, int64_t) {
     for (int64_t task = next++; task < tasks; task = next++) {
-      body(task, scratch.get());
+      body(task, first + worker * stride);
     }
   });
 }

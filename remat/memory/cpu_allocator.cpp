@@ -114,14 +114,14 @@ MemoryLedger& cpu_memory_ledger() {
   return *ledger;
 }
 
-void set_cpu_allocator_limit(int64_t resident_bytes) {
+void set_cpu_allocator_limit(int64_t resident_bytes, int64_t process_bytes) {
   PageArena* const installed = arena;
   if (installed == nullptr) {
     fail_usage("memory",
                "a limit needs the caching allocator; call "
                "install_cpu_allocator() first");
   }
-  installed->set_limit(resident_bytes);
+  installed->set_limit(resident_bytes, process_bytes);
 }
 
 void release_cached_cpu_memory() {

@@ -21,7 +21,8 @@ bool is_cpu_allocator_installed();
 // PageArena::set_limit() of that arena: free memory is given back, then whoever
 // has a MemorySpiller is asked, then a tensor throws BudgetError, with the
 // table of what holds the memory. Throws UsageError before it is installed.
-void set_cpu_allocator_limit(int64_t resident_bytes);
+void set_cpu_allocator_limit(int64_t resident_bytes,
+                             int64_t process_bytes = INT64_MAX);
 
 // Gives its free pages back to the system; nothing before it is installed.
 void release_cached_cpu_memory();

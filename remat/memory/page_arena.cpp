@@ -247,33 +247,45 @@ void PageArena::populate(char* begin, size_t pages) {
       std::max(stats_.peak_resident_bytes, stats_.resident_bytes);
 }
 
+// What the arena may hold, after what the process holds elsewhere.
+int64_t PageArena::limit_now() const {
+  if (process_limit_ == INT64_MAX) {
+    return limit_;
+  }
+  const int64_t elsewhere =
+      std::max<int64_t>(resident_bytes() - stats_.resident_bytes, 0);
+  return std::min(limit_, process_limit_ - elsewhere);
+}
+
 // Gives free pages back, so that the fresh pages of a block pass neither the
 // bound on what is kept nor the limit.
 void PageArena::make_room(size_t pages, size_t fresh) {
+  const int64_t limit = limit_now();
   const int64_t most_live =
       std::max(stats_.live_bytes + bytes_of(pages), stats_.peak_live_bytes);
   const auto bound = static_cast<int64_t>((1 + options_.slack) *
                                           static_cast<double>(most_live));
   const int64_t then = stats_.resident_bytes + bytes_of(fresh);
-  const int64_t over = then - std::min(bound, limit_);
+  const int64_t over = then - std::min(bound, limit);
   if (over > 0) {
     release((static_cast<size_t>(over) + page_bytes_ - 1) / page_bytes_);
   }
-  if (stats_.resident_bytes + bytes_of(fresh) > limit_) {
-    const int64_t missing = stats_.live_bytes + bytes_of(pages) - limit_;
-    throw BudgetError(
-        str("[memory] large tensors may use ", format_bytes(limit_),
-            " and use ", format_bytes(stats_.live_bytes),
-            "; another one needs ", format_bytes(bytes_of(pages)), ": ",
-            format_bytes(missing), " are missing"),
-        missing);
+  if (stats_.resident_bytes + bytes_of(fresh) > limit) {
+    const int64_t missing = stats_.live_bytes + bytes_of(pages) - limit;
+    throw BudgetError(str("[memory] large tensors may use ",
+                          format_bytes(std::max<int64_t>(limit, 0)),
+                          " and use ", format_bytes(stats_.live_bytes),
+                          "; another one needs ", format_bytes(bytes_of(pages)),
+                          ": ", format_bytes(missing), " are missing"),
+                      missing);
   }
 }
 
-void PageArena::set_limit(int64_t resident_bytes) {
+void PageArena::set_limit(int64_t resident_bytes, int64_t process_bytes) {
   const std::lock_guard lock(mutex_);
   limit_ = resident_bytes;
-  const int64_t over = stats_.resident_bytes - limit_;
+  process_limit_ = process_bytes;
+  const int64_t over = stats_.resident_bytes - limit_now();
   if (over > 0) {
     release((static_cast<size_t>(over) + page_bytes_ - 1) / page_bytes_);
   }

@@ -63,8 +63,10 @@ class PageArena {
 
   // From now on no more bytes than these are resident at once: free pages are
   // given back sooner, and where that is not enough allocate() throws
-  // BudgetError. Blocks in use stay, also where they are more.
-  void set_limit(int64_t resident_bytes);
+  // BudgetError. Blocks in use stay, also where they are more. The same holds
+  // for the whole process: whenever fresh pages are needed, what it has outside
+  // of the arena by then counts.
+  void set_limit(int64_t resident_bytes, int64_t process_bytes = INT64_MAX);
 
   PageArenaStats stats() const;
 
@@ -90,6 +92,7 @@ class PageArena {
   void erase_free(const Range& range);
   void give_back(char* begin, size_t pages);
   void populate(char* begin, size_t pages);
+  int64_t limit_now() const;
   void make_room(size_t pages, size_t fresh);
   void check_available(int64_t fresh_bytes) const;
   void release(size_t pages);
@@ -104,6 +107,7 @@ class PageArena {
   std::unordered_map<void*, size_t> used_;  // begin -> pages
   PageArenaStats stats_;
   int64_t limit_ = INT64_MAX;
+  int64_t process_limit_ = INT64_MAX;
 };
 
 }  // namespace remat

@@ -16,10 +16,6 @@ int64_t peak_resident_bytes();
 // a control group are not seen.
 int64_t available_bytes();
 
-// "AMD EPYC 7B13" and the like (/proc/cpuinfo); the architecture's name where
-// the system does not tell.
-std::string processor_name();
-
 // "AMD EPYC 7B13" and the like (/proc/cpuinfo), or the architecture's name
 // where the system does not tell.
 std::string processor_name();

@@ -43,7 +43,8 @@ void hold_memory(int64_t budget_bytes, int64_t slack_bytes) {
   release_cached_cpu_memory();
   const int64_t outside_arena =
       resident_bytes() - cpu_allocator_stats().resident_bytes;
-  set_cpu_allocator_limit(budget_bytes - slack_bytes - outside_arena);
+  set_cpu_allocator_limit(budget_bytes - slack_bytes - outside_arena,
+                          budget_bytes);
 }
 
 MemoryPlan fit_memory(const std::vector<PlanStage>& stages, const at::Tensor& x,

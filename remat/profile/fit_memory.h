@@ -31,9 +31,9 @@ MemoryParts measure_memory_parts(const std::vector<at::Tensor>& parameters,
                                  double optimizer_share = 2);
 
 // Under install_cpu_allocator(): from now on the process holds no more than the
-// budget, or a tensor throws BudgetError. slack_bytes and what is outside of
-// that allocator's memory now count as used. Without the allocator does
-// nothing.
+// budget, or a tensor throws BudgetError. What is outside of that allocator's
+// memory now and slack_bytes count as used; more than that as it comes. Without
+// the allocator does nothing.
 void hold_memory(int64_t budget_bytes, int64_t slack_bytes);
 
 // A plan for stages on a batch as large as x: with it the process holds no more

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "remat/base/error.h"
+#include "remat/memory/process.h"
 
 namespace remat {
 namespace {
@@ -222,6 +223,37 @@ TEST(PageArena, HoldsItsLimit) {
   arena.free(c.begin);
   arena.set_limit(INT64_MAX);
   arena.free(fill(arena, 40 * kPage, 4).begin);
+}
+
+// What the process takes elsewhere after the limit was set counts, whenever the
+// arena needs fresh pages.
+TEST(PageArena, HoldsTheLimitOfTheProcess) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  PageArena arena(small_arena(1.0));
+  arena.free(fill(arena, 96 * kMiB, 1).begin);
+  arena.set_limit(INT64_MAX,
+                  resident_bytes() + static_cast<int64_t>(128 * kMiB));
+  void* const elsewhere = mmap(nullptr, 192 * kMiB, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(elsewhere, MAP_FAILED);
+  std::memset(elsewhere, 2, 192 * kMiB);
+  // 32 MiB are left, once the free pages are given back.
+  try {
+    arena.allocate(200 * kMiB);
+    FAIL() << "nothing was thrown";
+  } catch (const BudgetError& error) {
+    EXPECT_NEAR(static_cast<double>(error.missing_bytes()), 168.0 * kMiB,
+                14.0 * kMiB);
+  }
+  EXPECT_EQ(arena.stats().resident_bytes, 0);
+  const Block block = fill(arena, 16 * kMiB, 3);
+  EXPECT_THROW(arena.allocate(32 * kMiB), BudgetError);
+  munmap(elsewhere, 192 * kMiB);
+  const Block other = fill(arena, 32 * kMiB, 4);
+  EXPECT_TRUE(is_whole(block));
+  EXPECT_TRUE(is_whole(other));
+  arena.free(block.begin);
+  arena.free(other.begin);
 }
 
 // Random programs under a limit: it is never passed, and whatever fits is got.

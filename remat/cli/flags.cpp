@@ -12,6 +12,7 @@
 #include "remat/base/error.h"
 #include "remat/base/suggest.h"
 #include "remat/cli/config_file.h"
+#include "remat/cli/help_text.h"
 
 namespace remat::cli {
 namespace {
@@ -135,10 +136,14 @@ struct Flags::Flag {
 
 struct Flags::Impl {
   explicit Impl(const std::string& description, const std::string& command)
-      : app(description, "remat " + command) {}
+      : app(description, "remat " + command),
+        help{description, "remat " + command + " [OPTIONS]", {}, ""} {
+    help.sections.push_back({"Options", {}});
+  }
 
   CLI::App app;
-  std::string group = "Options";
+  // CLI11's own looks different in every version.
+  HelpText help;
   std::deque<Flag> flags;  // addresses stay
   std::map<std::string, std::string> aliases;
 
@@ -153,14 +158,17 @@ struct Flags::Impl {
 Flags::Flags(std::string command, std::string description)
     : command_(std::move(command)),
       impl_(std::make_unique<Impl>(description, command_)) {
-  impl_->app.set_help_flag("-h,--help", "Print this and stop");
-  impl_->app.get_formatter()->column_width(39);
+  impl_->app.set_help_flag("-h,--help");
+  impl_->help.sections.back().entries.push_back(
+      {"-h, --help", "Print this and stop"});
   add("config", &config_, "FILE", "TOML file with any of these flags");
 }
 
 Flags::~Flags() = default;
 
-void Flags::group(std::string heading) { impl_->group = std::move(heading); }
+void Flags::group(std::string heading) {
+  impl_->help.sections.push_back({std::move(heading), {}});
+}
 
 void Flags::add(const std::string& name, FlagTarget target,
                 const std::string& unit, const std::string& help) {
@@ -171,13 +179,13 @@ void Flags::add(const std::string& name, FlagTarget target,
   const std::string text =
       standard.empty() ? help : help + " (default " + standard + ")";
   if (std::holds_alternative<bool*>(target)) {
-    flag.option = impl_->app.add_flag("--" + name, text);
+    flag.option = impl_->app.add_flag("--" + name);
   } else {
-    flag.option = impl_->app.add_option("--" + name, flag.text, text)
-                      ->type_name(unit)
+    flag.option = impl_->app.add_option("--" + name, flag.text)
                       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
-  flag.option->group(impl_->group);
+  impl_->help.sections.back().entries.push_back(
+      {str("--", name, unit.empty() ? "" : " ", unit), text});
 }
 
 void Flags::add_alias(const std::string& alias, const std::string& name) {
@@ -186,10 +194,14 @@ void Flags::add_alias(const std::string& alias, const std::string& name) {
 
 void Flags::add_argument(const std::string& name, std::string* target,
                          const std::string& help) {
-  impl_->app.add_option(name, *target, help)->type_name("");
+  impl_->app.add_option(name, *target);
+  impl_->help.usage += " [" + name + "]";
+  impl_->help.sections.front().entries.push_back({name, help});
 }
 
-void Flags::set_examples(const std::string& text) { impl_->app.footer(text); }
+void Flags::set_examples(const std::string& text) {
+  impl_->help.examples = text;
+}
 
 bool Flags::parse(std::vector<std::string> arguments) {
   for (std::string& argument : arguments) {
@@ -208,7 +220,7 @@ bool Flags::parse(std::vector<std::string> arguments) {
   try {
     impl_->app.parse(arguments);
   } catch (const CLI::CallForHelp&) {
-    std::fputs(impl_->app.help().c_str(), stdout);
+    std::fputs(to_text(impl_->help).c_str(), stdout);
     return false;
   } catch (const CLI::ExtrasError&) {
     for (const std::string& extra : impl_->app.remaining()) {

@@ -29,8 +29,10 @@ holds() {
 expect 0 'Examples:' plan --help
 expect 0 '--memory SIZE' plan --help
 expect 0 'plan +tell whether' --help
-[[ $("$remat" plan --help | awk 'length > 80' | wc -l) == 0 ]] ||
-  die 'the help is wider than 80 columns'
+for command in train evaluate predict profile plan; do
+  [[ -z $("$remat" $command --help | grep -E '.{81}| $') ]] ||
+    die "the help of $command is wider than 80 columns, or ends in blanks"
+done
 
 # A model of known size, and the sums of what is always there.
 expect 0 '^model +bert, 12 layers x 768, 109\.5 M parameters' \

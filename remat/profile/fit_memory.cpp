@@ -10,7 +10,7 @@ namespace {
 
 // What small tensors, stacks and libraries take beyond what was there when the
 // plan was made.
-constexpr int64_t kSlackBytes = int64_t{8} << 20;
+constexpr int64_t kSlackBytes = int64_t{4} << 20;
 
 }  // namespace
 

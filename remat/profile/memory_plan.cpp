@@ -146,8 +146,11 @@ std::string MemoryPlan::explain() const {
              list_stages(chain, *regions), "\nprediction peak ",
              format_bytes(plan.peak_bytes), ", a step of ",
              format_number(step_seconds()), " s, ",
-             format_number(step_seconds() / unbounded_step_seconds()),
-             " times that of keeping everything, which needs ",
+             plan.extra_seconds > 0
+                 ? format_number(step_seconds() / unbounded_step_seconds()) +
+                       " times that"
+                 : "the same as that",
+             " of keeping everything, which needs ",
              format_bytes(unbounded_peak_bytes));
 }
 

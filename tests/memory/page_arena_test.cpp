@@ -227,7 +227,7 @@ TEST(PageArena, HoldsItsLimit) {
 
 // What the process takes elsewhere after the limit was set counts, whenever the
 // arena needs fresh pages.
-TEST(PageArena, HoldsTheLimitOfTheProcess) {
+TEST(Process, AnArenaHoldsItsLimit) {
   constexpr size_t kMiB = size_t{1} << 20;
   PageArena arena(small_arena(1.0));
   arena.free(fill(arena, 96 * kMiB, 1).begin);
